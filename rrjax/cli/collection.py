@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import rrjax
-from rrjax import inference, io
+from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.answers import known_yes, said
 from rrjax.cli.design import SurveyDesign
@@ -32,7 +32,7 @@ from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, mechanism_of
 from rrjax.mechanisms import Design, SupportMechanism
 
 FALSE_ALARM = 0.01
-"""Level of the tests of reports against their metadata."""
+"""Level of all tests of reports against their mechanism and ε together."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,12 @@ class Collection:
     warnings: list[str]
     tallied: Tallied | None = None
     metadata_tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
-    """Whether the reports contradict their metadata, by test: statistic and p-value."""
+    """Whether the reports contradict their mechanism and ε, by test: statistic, what is expected, and p-value."""
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the tests of `check_contradictions` reject, all of them together at one level."""
+        return any(test["p_value"] * len(self.metadata_tests) <= FALSE_ALARM for test in self.metadata_tests.values())
 
     @property
     def counts(self) -> np.ndarray:
@@ -356,36 +361,6 @@ def padded(number: int, what: str) -> list[str]:
         f"{number:,} {what}{'s are' if number > 1 else ' is'} written with leading zeros, as 007, and the domain is of "
         "integers, so that 007 counts as 7. Where zeros tell codes apart, give --domain a file of labels."
     ]
-
-
-@ending_at_once()
-def contradictions(collection: Collection) -> list[str]:
-    """Tests reports of other mechanisms than k-RR against their metadata; returns warnings."""
-    tallied, said = collection.tallied, []
-    if tallied is None or collection.design is not None:
-        return said
-    total = inference.contradiction_test(tallied.tally, collection.mechanism)
-    collection.metadata_tests["sum_of_shares"] = _facts(total)
-    if float(total.p_value) <= FALSE_ALARM:
-        said.append(
-            "The reports contradict their metadata: the unbiased shares sum to "
-            f"{show.percent(float(total.statistic))}, and should sum to 100\N{NO-BREAK SPACE}% but for chance (p at "
-            f"most {show.at_most(max(float(total.p_value), 1e-300))}). Do not use these estimates. {collection.doubt}"
-        )
-    if tallied.seeds is not None:
-        most, number = tallied.seeds
-        repeated = inference.repeated_seed_test(most, number)
-        collection.metadata_tests["repeated_seed"] = _facts(repeated)
-        if float(repeated.p_value) <= FALSE_ALARM:
-            said.append(
-                f"{most:,} of {number:,} reports have the same hash seed. Each user must draw a seed, or categories "
-                "that meet in a bucket are not told apart. Do not use these estimates."
-            )
-    return said
-
-
-def _facts(test):
-    return {"statistic": float(test.statistic), "p_value": float(test.p_value)}
 
 
 def may_be_counts(files: Files, counted: CountedReports) -> bool:

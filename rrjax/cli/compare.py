@@ -12,6 +12,7 @@ import typer
 
 from rrjax.cli import numbers, show
 from rrjax.cli.collection import Collection, read_collection
+from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.estimates import (
     Estimate,
@@ -136,7 +137,8 @@ def compare(
 def run(collection: Collection, truth: np.ndarray | None, names: list[str], output: Output, level: float) -> None:
     """Runs the named estimators, measures them against the truth, writes and prints the results."""
     with show.err.status("Estimating …") as status:
-        estimates = side_by_side(partial(estimated, collection, name) for name in names)
+        tasks = [partial(estimated, collection, name) for name in names]
+        *estimates, _ = side_by_side([*tasks, partial(check_contradictions, collection)])
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
         shown = (shown or estimates[:MOST_SHOWN]) if len(estimates) > MOST_SHOWN else estimates
         errors = None if truth is None else [_errors(found, truth) for found in estimates]

@@ -199,8 +199,8 @@ def run(
         *estimates, intervals = side_by_side([*tasks, partial(share_intervals, collection, confidence)])
         found, *beside = estimates
         headings = [each.title if chosen else heading(each) for each in estimates]
-        advised = None if chosen else advice(collection, estimates, headings)
-        to_publish = publication(collection, found, intervals) if found.proper else ""
+        advised = None if chosen or collection.contradicted else advice(collection, estimates, headings)
+        to_publish = publication(collection, found, intervals) if found.proper and not collection.contradicted else ""
         columns = {"estimate": found.theta} | {other.estimator.name: other.theta for other in beside}
         status.update("Writing …")
         if output.out is not None:

@@ -15,7 +15,8 @@ from rich.text import Text
 import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.collection import Collection, contradictions
+from rrjax.cli.collection import Collection
+from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Confidence
 from rrjax.data.errors import UsageError
@@ -175,15 +176,7 @@ def share_intervals(collection: Collection, confidence: Confidence) -> ShareInte
     simultaneous = "bonferroni" if confidence.at_once else None
     lower, upper = map(np.asarray, inference.intervals(*given, confidence.level, simultaneous=simultaneous))
     found = np.asarray(inference.discoveries(*given, confidence.fdr, dependence=collection.mechanism.dependence))
-    # Categories that are named too rarely for any share, by a test of all of them at level 0.01 or less.
-    named = collection.counts < collection.num_reports * collection.rates.q
-    missed = named & np.isnan(inference.intervals(*given, 0.98, simultaneous="bonferroni").upper)
-    if missed.any():
-        collection.warnings.append(
-            f"{show.number(int(missed.sum()), 'category is', 'categories are')} named less often than chance alone "
-            f"allows at this ε, even if no user holds {'it' if int(missed.sum()) == 1 else 'them'}. {collection.doubt}"
-        )
-    collection.warnings.extend(contradictions(collection))
+    check_contradictions(collection)
     return ShareIntervals(confidence, lower, upper, found, int(num_tests(evidence(*given))))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection, read_collection
+from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.estimates import estimated
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
@@ -68,6 +69,8 @@ def run(parts: list[Files], level: float, output: Output) -> None:
     with show.err.status("Estimating …"):
         collections = [read_collection(each, None) for each in parts]
         estimates = [estimated(each, CLOSEST) for each in collections]
+        for each in collections:
+            check_contradictions(each)
         together, likeliest = _together(collections)
     first = next((each for each in collections if each.simulated), collections[0])
     columns = {f"group_{place}": each.theta for place, each in enumerate(estimates, 1)}

@@ -42,7 +42,7 @@ def in_short(findings: Findings) -> list[Markup]:
     collection, intervals = findings.collection, findings.intervals
     size, number = collection.num_categories, findings.num_found
     points: list[object] = []
-    if intervals.contradicted.any():
+    if collection.contradicted:
         points.append(
             "The reports contradict the mechanism and ε that are stated (see \N{LEFT DOUBLE QUOTATION MARK}How far to "
             "believe it\N{RIGHT DOUBLE QUOTATION MARK}): do not use these numbers before that is resolved."
@@ -72,7 +72,7 @@ def in_short(findings: Findings) -> list[Markup]:
         else f"None of the {size:,} categories is significantly above zero."
     )
     points.append(_shown(*findings.detectable))
-    if not intervals.contradicted.any():
+    if not collection.contradicted:
         points.append(f"To publish: {publication(collection, findings.found, intervals)}")
     return [listing(points)]
 

@@ -266,7 +266,7 @@ def _words_of(context: typer.Context) -> Iterator[str]:
 def cautions(findings: Findings) -> list[Markup]:
     """Warnings that precede the page."""
     warnings = list(findings.collection.warnings)
-    if findings.intervals.contradicted.any():
+    if findings.collection.contradicted:
         warnings.append(
             "The reports contradict the mechanism and ε that are stated: see \N{LEFT DOUBLE QUOTATION MARK}How far to "
             "believe it\N{RIGHT DOUBLE QUOTATION MARK} below."

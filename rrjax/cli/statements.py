@@ -15,6 +15,7 @@ from rich.text import Text
 from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.collection import Collection
+from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.normal import normal_estimate, normal_sum
 from rrjax.cli.options import Asked, Output, listed_in
@@ -65,6 +66,7 @@ class Row:
 def run(collection: Collection, asked: Asked, level: float, output: Output) -> None:
     """Estimates the statements, writes, draws and prints them."""
     rows, num_left_out = rows_of(collection, asked, level, output.top)
+    check_contradictions(collection)
     if output.out is not None:
         facts = [row.facts() for row in rows]
         columns = {name: [fact[name] for fact in facts] for name in facts[0]}

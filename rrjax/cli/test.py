@@ -204,7 +204,11 @@ def _fit_of_tally(
     label = label_of(collection, result)
     if theta is None:
         way = "fewer" if float(result.statistic) < 0 else "more"
-        found = "the shares sum to more or less than" if label is None else f"{label} has {way} supporting reports than"
+        found = (
+            "all categories together are farther from any distribution than"
+            if label is None
+            else f"{label} has {way} supporting reports than"
+        )
     else:
         found = str(label)
     least = least_of_fit(collection, theta)

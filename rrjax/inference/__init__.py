@@ -12,7 +12,7 @@ from rrjax.inference.combined import difference, stratified
 from rrjax.inference.compliance import ComplianceEstimate as ComplianceEstimate
 from rrjax.inference.compliance import compliance
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
-from rrjax.inference.contradiction import contradiction_test, repeated_seed_test
+from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
 from rrjax.inference.discovery import discoveries, p_values
 from rrjax.inference.distribution_tests import goodness_of_fit_test, likelihood_ratio_test
 from rrjax.inference.functionals import Estimate, group_share, linear_functional
@@ -93,4 +93,14 @@ __all__ = [
     "weighted_shares",
 ]
 # Results of several functions; a result of one function is documented with it.
-__all__ += ["CategoryTest", "ChowLiuTree", "Estimate", "HypothesisTest", "Intervals", "Limits", "Posterior"]
+__all__ += [
+    "CategoryTest",
+    "ChowLiuTree",
+    "ContradictionTest",
+    "Estimate",
+    "Excess",
+    "HypothesisTest",
+    "Intervals",
+    "Limits",
+    "Posterior",
+]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -20,7 +22,8 @@ from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.surveys.design import Design
 from rrjax.mechanisms.unary import UnaryEncoding
-from rrjax.numerics.special import exp_minus, log1p_minus, log_survival
+from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.special import deviance, exp_minus, log1p_minus, log_survival
 from rrjax.numerics.sums import accurate_sum
 
 MOST_COLUMNS = 1 << 18
@@ -31,29 +34,103 @@ INDEPENDENT_AT_MOST = (UnaryEncoding, Hashing, SubsetSelection)
 """Mechanisms whose supports of different categories are independent or negatively associated, for given users."""
 NUM_TILTS = 128
 """Number of exponents at which the bound is evaluated. It holds at each; the best exponent would be 1 % better."""
+DISTANCES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""Distances of the limits of rare counts below the mean of an empty category, in its standard deviations."""
+LARGEST_EXACT = 2.0**20
+"""Mean of a support count up to which whole limits are compared exactly in float32."""
+ERROR_OF_TAIL = 1e-4
+"""Upper bound of the relative error of a binomial tail, from rounding."""
+ROUNDINGS_OF_SUM = 64
+"""Upper bound of the error of a cumulative sum of counts, in machine epsilons of N."""
 
 
-def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> HypothesisTest:
-    r"""Tests whether a tally can come from its mechanism: the unbiased shares must sum to one, up to noise.
+@exportable
+class Excess(NamedTuple):
+    """One part of `contradiction_test`: a number that is out of the range that every θ gives, but for chance.
 
-    The sum of the unbiased shares (`inv`) is (Σc/N − K·q)/d, with Σc the number of categories that all reports support.
-    Its expectation is one for any values of the users. It differs for reports made at another ε, by another mechanism,
-    or with one hash function for all users; their estimates and intervals are meaningless.
+    Attributes:
+        p_value: Scalar, an upper bound.
+        size: Scalar: of `single` the number of the category; of `rare` and `even` the limit up to which a support count
+            is rare; of `frequent` the number of categories taken together; of `sum_of_shares` K.
+        observed: Scalar: the support count of the single category; the number of rare categories; the support counts of
+            the frequent ones together; of `sum_of_shares` the sum of the unbiased shares.
+        expected: Scalar: the expectation of `observed` at the θ for which it is nearest, or a bound beyond it.
+    """
 
-    The p-value is twice Chernoff's bound of the tail: with M(s) the largest generating function of the number of
-    categories that a report supports, about its mean m, P(Σc − N·m ≥ x) ≤ exp(N·log M(s) − s·x) for every s. M is known
-    exactly for unary encoding and local hashing (whose supports are independent: one of probability p, K − 1 of q), and
-    for Hadamard and projective geometry response (a category of its columns at a time). The p-value is 1 if all reports
-    support equally many categories, as for randomized response, subset selection and survey designs. For other
-    mechanisms, and for None, the bound assumes that a report supports all categories or none: valid, but weak.
+    p_value: Float[Array, ""]
+    size: Float[Array, ""]
+    observed: Float[Array, ""]
+    expected: Float[Array, ""]
+
+
+@register(
+    data_fields=["statistic", "p_value", "standard_error", "single", "sum_of_shares", "rare", "even", "frequent"],
+    meta_fields=["method", "parts"],
+)
+@dataclasses.dataclass(frozen=True)
+class ContradictionTest(HypothesisTest):
+    """The result of `contradiction_test`. A pytree; `method` and `parts` are static.
+
+    Attributes:
+        statistic: Scalar: the sum of the unbiased shares.
+        p_value: Scalar: the smallest one of the parts that apply, times their number, at most one.
+        standard_error: Scalar: zero.
+        method: The bounds.
+        parts: The names of the parts that apply to the mechanism.
+        single: `Excess` of the category with the least likely count.
+        sum_of_shares: `Excess` of the sum of the unbiased shares.
+        rare: `Excess`: too many categories with few supporting reports.
+        even: `Excess`: too few of them.
+        frequent: `Excess`: too many reports support the most frequent categories.
+    """
+
+    single: Excess
+    sum_of_shares: Excess
+    rare: Excess
+    even: Excess
+    frequent: Excess
+    parts: tuple[str, ...]
+
+
+def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> ContradictionTest:
+    r"""Tests whether a tally can come from its mechanism, for any values of the users.
+
+    Reports made at another ε, by another mechanism, or never randomized have meaningless estimates and intervals. Each
+    category alone may look possible. So five numbers are compared with all that any given users can cause, who include
+    any draw from any θ. With n_j holders of category j, c_j = Binomial(n_j, p) + Binomial(N − n_j, q), q = q_j:
+
+    * `single`: every support count with Binomial(N, q_j) and Binomial(N, p_j), between which all laws are; exact, times
+      2K.
+    * `sum_of_shares`: the sum of the unbiased shares (`inv`), (Σc/N − K·q)/d, has the expectation one. For unary
+      encoding and local hashing (supports are independent: one of probability p, K − 1 of q), and for Hadamard and
+      projective geometry response (a category of its columns at a time), its law is known. For other mechanisms, and
+      None, the bound assumes that a report supports all categories or none: valid, but weak. It does not apply if all
+      reports support equally many categories: randomized response, subset selection, survey designs; another total is
+      impossible there, and has the p-value zero.
+    * `rare`: the number R of categories with c_j ≤ t_j, such as those without any report. c_j is stochastically
+      smallest if nobody holds j. So E R ≤ Σ_j P(Binomial(N, q_j) ≤ t_j) = K·π for all n; users who all hold one
+      category reach it, but for that one.
+    * `even`: R for any n is no smaller than for equal n_j = N/K, if p and q are the same for all categories: with
+      f(m) = P(Binomial(m, p) + Binomial(N − m, q) ≤ t), f(m + 2) − 2f(m + 1) + f(m) = d²·(P(S = t) − P(S = t − 1)), S
+      of N − 2 users of whom m hold j. This is not negative for t ≤ (N − 2)·q, because the law of S rises up to its mode
+      (Darroch). So f is convex, and Σ_j f(n_j) ≥ K·f(N/K).
+    * `frequent`: s categories together are supported by N·Σ_S q_j + d·n_S ≤ N·(Σ_S q_j + d) reports on average. The
+      bound holds for all sets of s categories at once, by the union bound with log C(K, s) ≤ K·H(s/K), s = 1, 2, 4, ….
+      It finds what simultaneous lower limits with a sum above one find, and many categories together that are each
+      possible.
+
+    The last three need support counts that are negatively associated given the users (`dependence` of the mechanism):
+    then the moment generating function of R, or of a sum of c_j, is at most that of independent ones, and Chernoff's
+    bound for equal probabilities holds, exp(−K·KL(R/K, π)). Some t and s are tried, with Bonferroni's correction, which
+    also joins the five parts. So the size is at most the level for all N, K, ε, θ and given users.
 
     Args:
-        tally: `Tally`.
+        tally: `Tally`; of randomized response `Tally(counts, N, rates=mechanism.rates)`.
         mechanism: The mechanism in the metadata, with the ε in the metadata.
 
     Returns:
-        `HypothesisTest`: the statistic is the sum of the unbiased shares; the p-value is an upper bound for all N, K, ε
-            and θ, and its standard error is zero. All NaN for an unusable tally.
+        `ContradictionTest`; p-values are upper bounds. All NaN for an unusable tally; a part that does not apply has
+            the p-value one.
 
     Raises:
         ValueError: Floats in place of integers.
@@ -72,27 +149,116 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Hypo
 
     References:
         Chernoff, "A measure of asymptotic efficiency for tests of a hypothesis based on the sum of observations", 1952;
-        Hoeffding, "Probability inequalities for sums of bounded random variables", 1963 (for None).
+        Hoeffding, "Probability inequalities for sums of bounded random variables", 1963; Joag-Dev and Proschan,
+        "Negative association of random variables with applications", 1983; Darroch, "On the distribution of the number
+        of successes in independent trials", 1964.
     """
-    return _test_sum(evidence(tally, None), mechanism)
+    return _test(evidence(tally, None), mechanism)
 
 
 @jax.jit
-def _test_sum(data: Evidence, mechanism):
+def _test(data: Evidence, mechanism: Mechanism | None) -> ContradictionTest:
+    zero = jnp.zeros_like(data.num_users)
+    none = Excess(zero + 1, zero, zero, zero)
+    summed, method = _test_sum(data, mechanism)
+    parts, names = {"single": _test_single(data)}, ["exact binomial bounds of every category"]
+    if method:
+        parts["sum_of_shares"] = summed
+        names.append(method)
+    if mechanism is not None and mechanism.dependence == "negative":
+        parts["rare"], even = _test_rare(data)
+        parts |= {"even": even} if data.rates.d.ndim == 0 else {}
+        parts["frequent"] = _test_frequent(data)
+        names.append("Chernoff's bounds of rare and of frequent categories")
+    least = jnp.min(jnp.stack([summed.p_value, *(part.p_value for part in parts.values())]))
+    every = dict.fromkeys(("rare", "even", "frequent"), none) | {"sum_of_shares": summed} | parts
+    found = ContradictionTest(
+        summed.observed, jnp.minimum(len(parts) * least, 1), zero, "; ".join(names), parts=tuple(parts), **every
+    )
+    return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
+
+
+def _test_single(data: Evidence) -> Excess:
+    """The part `single`."""
+    few, many = log_below(data, 0), log_above(data, 1)
+    tails = jnp.minimum(few, many)
+    place, size = jnp.argmin(tails), data.support.shape[0]
+    least, most = (jnp.broadcast_to(data.num_users * each, (size,))[place] for each in (data.rates.q, data.rates.p))
+    p_value = jnp.minimum(2 * size * jnp.exp(tails[place]), 1)
+    expected = jnp.where(few[place] < many[place], least, most)
+    return Excess(p_value, place.astype(p_value.dtype), data.support[place], expected)
+
+
+def _test_sum(data, mechanism):
     rates, size, number = data.rates, data.support.shape[0], data.num_users
     d = jnp.mean(rates.d)
     excess = accurate_sum(data.excess) - number * d  # of Σc over its expectation
+    one, size_ = jnp.ones_like(number), jnp.full_like(number, size)
     statistic = 1 + excess / (number * d)
-    if isinstance(mechanism, ONE_NUMBER_SUPPORTED) or rates.d.ndim:
-        p_value, method = jnp.ones_like(statistic), "every report supports as many categories"
-    else:
-        log_bound, method = _law(mechanism, rates, size, jnp.where(excess < 0, -1, 1).astype(statistic.dtype))
-        tilts = jnp.geomspace(1e-7, 80, NUM_TILTS, dtype=statistic.dtype)
-        found = lax.map(lambda tilt: number * log_bound(tilt) - tilt * jnp.abs(excess), tilts)
-        # If the generating function overflows, the bound is one.
-        p_value = jnp.minimum(2 * jnp.exp(jnp.min(jnp.where(jnp.isfinite(found), found, 0))), 1)
-    found = HypothesisTest(statistic, p_value, jnp.zeros_like(statistic), method)
-    return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
+    if isinstance(mechanism, ONE_NUMBER_SUPPORTED):  # another total is impossible
+        off = accurate_sum(data.excess - number * rates.d / size)
+        right = jnp.abs(off) <= 0.5 + ROUNDINGS_OF_SUM * jnp.finfo(number.dtype).eps * number
+        return Excess(jnp.where(right, one, 0), size_, statistic, one), ""
+    if rates.d.ndim:
+        return Excess(one, size_, statistic, one), ""
+    log_bound, method = _law(mechanism, rates, size, jnp.where(excess < 0, -1, 1).astype(statistic.dtype))
+    tilts = jnp.geomspace(1e-7, 80, NUM_TILTS, dtype=statistic.dtype)
+    bounds = lax.map(lambda tilt: number * log_bound(tilt) - tilt * jnp.abs(excess), tilts)
+    # If the generating function overflows, the bound is one.
+    p_value = jnp.minimum(2 * jnp.exp(jnp.min(jnp.where(jnp.isfinite(bounds), bounds, 0))), 1)
+    return Excess(p_value, size_, statistic, one), method
+
+
+def _test_rare(data: Evidence) -> tuple[Excess, Excess]:
+    """The parts `rare` and `even`."""
+    number, size, rates = data.num_users, data.support.shape[0], data.rates
+    distances = jnp.asarray(DISTANCES, number.dtype)[:, None]
+    q, not_q, p, not_p = (jnp.atleast_1d(each) for each in (data.q, rates.not_q, rates.p, rates.not_p))
+    mean = number * q
+    limits = jnp.floor(jnp.maximum((number - 2) * q - distances * jnp.sqrt(mean * not_q), 0))  # t, `[Z, K]` or `[Z, 1]`
+    few = data.excess <= limits - mean + jnp.where(mean < LARGEST_EXACT, 0.25, 0)
+    observed = jnp.sum(few, axis=1, dtype=number.dtype)
+    # At most x of the m ≥ N/K holders of a category support it with probability 0.9 or more, by Cantelli's inequality,
+    # if x is three standard deviations above its mean.
+    holders = number / size
+    some = jnp.ceil(holders)
+    moved = jnp.floor(some * p + 3 * jnp.sqrt(some * p * not_p))
+    both = jnp.stack([limits, limits - moved])
+    tails = log_survival(number - both, both, mean - both, not_q)
+    tails = jnp.exp(jnp.where(both < 0, -jnp.inf, jnp.where(both == 0, number * jnp.log1p(-q), tails)))
+    none = jnp.exp(holders * jnp.log(not_p) + (number - holders) * jnp.log1p(-q))
+    most, least = tails[0], jnp.where(limits == 0, none, 0.9 * tails[1])  # π, and at most f(N/K)
+
+    def bounded(chances, sign):
+        """The part for R above (sign 1) or below (−1) K times a chance; of all limits the best one."""
+        chance = jnp.maximum(jnp.mean(chances, axis=1) * (1 + sign * ERROR_OF_TAIL), 1e-30)
+        apart = observed / size - chance
+        others = deviance(-apart / (1 - chance))
+        log_p = -size * (chance * deviance(apart / chance) + (1 - chance) * others)
+        log_p = jnp.where((sign * apart > 0) & (chance < 1), log_p, 0)
+        best = jnp.argmin(log_p)
+        p_value = jnp.minimum(len(DISTANCES) * jnp.exp(log_p[best]), 1)
+        return Excess(p_value, jnp.mean(limits[best]), observed[best], size * chance[best])
+
+    return bounded(most, 1), bounded(least, -1)
+
+
+def _test_frequent(data: Evidence) -> Excess:
+    """The part `frequent`."""
+    number, size = data.num_users, data.support.shape[0]
+    order = jnp.argsort(-data.excess)
+    sums, chances = (jnp.cumsum(jnp.broadcast_to(each, (size,))[order]) for each in (data.excess, data.q))
+    sizes = 2 ** np.arange(int(np.log2(max(size // 2, 1))) + 1)
+    ways = sizes * np.log(size / sizes) - (size - sizes) * np.log1p(-sizes / size)  # K·H(s/K)
+    signal = number * jnp.max(data.rates.d)
+    noise = number * chances[sizes - 1]
+    means, observed = noise + signal, jnp.round(noise + sums[sizes - 1])
+    above = sums[sizes - 1] - signal - ROUNDINGS_OF_SUM * jnp.finfo(number.dtype).eps * number
+    # The bound of a Poisson law of this mean, which is the largest for independent supports.
+    log_p = jnp.where(above > 0, jnp.asarray(ways, number.dtype) - means * deviance(jnp.maximum(above, 0) / means), 0)
+    best = jnp.argmin(log_p)
+    p_value = jnp.minimum(len(sizes) * jnp.exp(log_p[best]), 1)
+    return Excess(p_value, jnp.asarray(sizes, number.dtype)[best], observed[best], means[best])
 
 
 def _law(mechanism, rates, size, sign):
@@ -128,14 +294,19 @@ def standardized(data: Evidence, share: Any) -> tuple[Float[Array, " K"], Float[
 
 def log_above(data: Evidence, share: Any) -> Float[Array, " K"]:
     """Logarithm of the probability of the support count or a larger one."""
+    law, rest, _ = standardized(data, share)
     excess = data.excess - data.num_users * (data.rates.d * share)
-    return log_survival(data.support, data.others, excess, standardized(data, share)[0])
+    tail = log_survival(data.support, data.others, excess, law)
+    # Not the logarithm of 1 − rest, which rounds.
+    return jnp.where(data.others == 0, data.num_users * jnp.log1p(-rest), tail)
 
 
 def log_below(data: Evidence, share: Any) -> Float[Array, " K"]:
     """Logarithm of the probability of the support count or a smaller one."""
+    law, rest, _ = standardized(data, share)
     excess = data.num_users * (data.rates.d * share) - data.excess
-    return log_survival(data.others, data.support, excess, standardized(data, share)[1])
+    tail = log_survival(data.others, data.support, excess, rest)
+    return jnp.where(data.support == 0, data.num_users * jnp.log1p(-law), tail)
 
 
 def log_generator(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Array, ""]:

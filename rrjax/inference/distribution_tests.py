@@ -193,8 +193,8 @@ def goodness_of_fit_test(
 
     Of a `Tally` every support count is tested by its exact binomial law, at q + d·θ₀ or, without θ₀, against the
     smallest and the largest probability q and p. The smallest p-value is multiplied by K; this holds for any dependence
-    between the support counts, at any N, and nothing is simulated. Without θ₀ the sum of the shares is tested too
-    (`contradiction_test`), if the mechanism is known and leaves it free.
+    between the support counts, at any N, and nothing is simulated. Without θ₀ all categories together are tested too
+    (`contradiction_test`), if the mechanism is known.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.

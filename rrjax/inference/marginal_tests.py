@@ -46,8 +46,8 @@ class CategoryTest(HypothesisTest):
         p_value: Scalar: that of `category`, times the number of tests: K, or one of two categories of which every
             report supports exactly one; at most one.
         standard_error: Scalar: its standard error; zero, if it is not simulated.
-        category: Scalar, integer: the category that differs most, with the smallest p-value; −1 if the sum of the
-            shares decides, or for unusable tallies.
+        category: Scalar, integer: the category that differs most, with the smallest p-value; −1 if all categories
+            together decide (`contradiction_test`), or for unusable tallies.
         p_values: `[K]`, the p-value of each category alone; NaN if it was not simulated.
         method: The statistic and the null distribution that it is compared with.
     """
@@ -86,7 +86,7 @@ def fit_of_tally(tally: Tally, epsilon: Any, theta: Array | None, mechanism: Mec
     if theta is not None:
         return _test_given(data, theta)
     summed = None
-    if mechanism is not None and not isinstance(mechanism, ONE_NUMBER_SUPPORTED):
+    if mechanism is not None and not (tally.num_categories == 2 and isinstance(mechanism, ONE_NUMBER_SUPPORTED)):
         summed = contradiction_test(tally, mechanism).p_value
     return _test_any(data, summed)
 
@@ -110,7 +110,7 @@ def _test_any(data, summed):
     number, method = num_tests(data), f"exact binomial bounds of {_every(p_values.shape[0])}"
     if summed is None:
         return _combined(p_values, statistics, number, data.usable, method)
-    method = f"{method}, and Chernoff's bound of the sum of shares"
+    method = f"{method}, and bounds of all together"
     found = _combined(p_values, statistics, number, data.usable, method)
     whole = jnp.minimum(2 * jnp.minimum(found.p_value, summed), 1)
     decided = summed < found.p_value

@@ -153,7 +153,8 @@ def log_survival(
     tail = upper_tail(jnp.where(inner, high, 1), safe_low, distance)
     without_failures = high * jnp.where(up, jnp.log(probability), jnp.log1p(-probability))
     log_high = jnp.where(inner, tail.log_probability, without_failures)
-    return jnp.where(count <= 0, 0, jnp.where(up, log_high, log_complement(log_high)))
+    certain = (count <= 0) | ~(up | (chance > 0))  # also where 1 − probability rounds to zero
+    return jnp.where(certain, 0, jnp.where(up, log_high, log_complement(log_high)))
 
 
 def log_complement(log_probability: Float[Array, "*s"]) -> Float[Array, "*s"]:

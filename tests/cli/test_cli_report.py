@@ -116,7 +116,7 @@ def test_reports_that_contradict_their_mechanism_are_called_so_first(invoke):
     text = text_of("c-report.html")
     said = text.index("The reports contradict the mechanism and ε that are stated")
     assert said < text.index("In short") < text.index("do not use these numbers")
-    assert "do not use the interval" in text
+    assert "so there is no interval" in text
     assert "believe the interval" not in text
 
 

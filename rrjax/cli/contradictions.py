@@ -1,0 +1,84 @@
+"""Whether reports contradict their mechanism and ε: the tests, and a warning that says what they found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rrjax import inference
+from rrjax.cli import show
+from rrjax.cli.collection import FALSE_ALARM, Collection
+from rrjax.cli.interrupt import ending_at_once
+from rrjax.data.tally import Tally
+from rrjax.io.tallies import as_jax_integers
+
+
+@ending_at_once()
+def check_contradictions(collection: Collection) -> None:
+    """Tests reports against their mechanism and ε; adds the tests to the collection, and a warning if they reject."""
+    tally, tests = _tally(collection), collection.metadata_tests
+    found = inference.contradiction_test(tally, collection.mechanism)
+    tests |= {name: _facts(getattr(found, name)) for name in found.parts}
+    if collection.tallied is not None and collection.tallied.seeds is not None:
+        result = inference.repeated_seed_test(*collection.tallied.seeds)
+        tests["repeated_seed"] = {"statistic": float(result.statistic), "p_value": float(result.p_value)}
+    p_values = {name: test["p_value"] * len(tests) for name, test in tests.items()}
+    names = [name for name, p_value in p_values.items() if p_value <= FALSE_ALARM]
+    if names:
+        # A category that is impossible alone says enough.
+        said = [_contradiction(collection, tally, name) for name in (names[:1] if names[0] == "single" else names)]
+        least = min(p_values.values())
+        bound = show.at_most(least) if least > 1e-99 else "1e-99"
+        collection.warnings.append(
+            f"The reports contradict their mechanism: {'; '.join(said)}. Whatever the users hold, this happens by "
+            f"chance with probability {bound} at most. Do not use these estimates. {collection.doubt}"
+        )
+
+
+def _tally(collection: Collection) -> Tally:
+    if collection.tallied is not None:
+        return collection.tallied.tally
+    counts, rates = as_jax_integers(collection.counts), collection.mechanism.rates
+    return Tally(counts, as_jax_integers(np.int64(collection.num_reports)), rates=rates)
+
+
+def _facts(excess: inference.Excess) -> dict[str, float]:
+    return {
+        name: float(value) for name, value in zip(("p_value", "size", "statistic", "expected"), excess, strict=True)
+    }
+
+
+def _contradiction(collection: Collection, tally: Tally, name: str) -> str:
+    """What one of the tests rejected, in words."""
+    test, number = collection.metadata_tests[name], collection.num_reports
+    named = "named" if collection.tallied is None or collection.design is not None else "supported"
+    if name == "single":
+        level = 1 - FALSE_ALARM / len(collection.metadata_tests)
+        odd = np.isnan(inference.intervals(*collection.marginal, level, simultaneous="bonferroni").lower)
+        few = odd & (np.asarray(tally.support) < number * np.asarray(tally.q))
+        words = [
+            (few, "less often than chance alone allows"),
+            (odd & ~few, "more often than if all users held that one"),
+        ]
+        return " and ".join(
+            f"{show.number(int(which.sum()), 'category is', 'categories are')} {named} {how}"
+            for which, how in words
+            if which.any()
+        )
+    if name == "sum_of_shares":
+        shares = show.percent(test["statistic"])
+        return f"the unbiased shares sum to {shares}, and should sum to 100\N{NO-BREAK SPACE}% but for chance"
+    if name == "repeated_seed":
+        return (
+            f"{test['statistic']:,.0f} reports have the same hash seed, and each user must draw one, or categories "
+            "that meet in a bucket are not told apart"
+        )
+    observed, expected, size = (f"{test[key]:,.0f}" for key in ("statistic", "expected", "size"))
+    if name == "frequent":
+        most = "most frequent category is" if size == "1" else f"{size} most frequent categories are"
+        return f"the {most} {named} {observed} times (expected of any distribution: {expected} or fewer)"
+    few = "by few reports" if np.ndim(tally.q) else f"by {'no report' if size == '0' else f'{size} or fewer reports'}"
+    bound = "or fewer" if name == "rare" else "or more"
+    return (
+        f"{observed} of {collection.num_categories:,} categories are {named} {few} (expected of any distribution: "
+        f"{expected} {bound})"
+    )
