@@ -23,7 +23,8 @@ def odds_ratios(
     ψ_ij = θ_ij·θ_rs/(θ_is·θ_rj) with the reference cell (r, s). Both products have unbiased estimates, which may be
     negative, and a ratio of such has no normal interval. The difference θ_ij·θ_rs − ψ·θ_is·θ_rj is zero at the true ψ,
     and its estimate is about normal. The interval holds each ψ at which it is not significantly different from zero
-    (Fieller's method).
+    (Fieller's method). Negative estimates of products count as zero there: this only widens the set of these ψ, which
+    else would be empty, or too small, in a twentieth to an eighth of the collections with an empty cell.
 
     Args:
         counts: As in `association`.
@@ -34,8 +35,9 @@ def odds_ratios(
     Returns:
         `Limits`, `[K, L]` each; one in the row and the column of the reference. The upper limit is infinite where the
         second product may be zero, and the estimate is NaN where neither product is positive. The coverage is about the
-        level, 0.941 to 0.999 at 95 % in 18 settings. Estimate and limits are NaN where no odds ratio is consistent with
-        the reports. All NaN for negative counts, or none, or (under tracing) another level.
+        level, 0.941 to 0.999 at 95 % in 18 settings of `validation/association.py`. With empty cells or cells of 1 % it
+        was 0.937 to 1 in 132 settings (11 tables, ε of 1, 2 and 4, N from 200 to 50,000). All NaN for negative counts,
+        or none, or (under tracing) another level.
 
     Raises:
         ValueError: As `association`, or a reference outside of the table.
@@ -86,6 +88,7 @@ def _ratios(counts, first, second, miss, reference):
         of_over = plain[0, 0] + spread[0, 0] * spread[1, 1] + spread[0, 1] ** 2
         of_both = plain[0, 1] + spread[0, 2] * spread[1, 3] + spread[0, 3] * spread[1, 2]
         of_under = plain[1, 1] + spread[2, 2] * spread[3, 3] + spread[2, 3] ** 2
+        over, under = jnp.maximum(over, 0), jnp.maximum(under, 0)
         # (over − ψ·under)² ≤ z²·variance: a quadratic inequality in ψ.
         a, half, c = under**2 - square * of_under, over * under - square * of_both, over**2 - square * of_over
         root = jnp.sqrt(jnp.maximum(half**2 - a * c, 0))
@@ -93,10 +96,9 @@ def _ratios(counts, first, second, miss, reference):
         ends = jnp.sort(jnp.stack([(half - root) / divisor, (half + root) / divisor]))
         lower = jnp.where(c <= 0, 0, jnp.where(a > 0, ends[0], ends[1]))
         upper = jnp.where(a > 0, ends[1], jnp.inf)
-        value = jnp.where(under > 0, jnp.maximum(over, 0) / jnp.where(under > 0, under, 1), jnp.inf)
+        value = jnp.where(under > 0, over / jnp.where(under > 0, under, 1), jnp.inf)
         value = jnp.where((over <= 0) & (under <= 0), jnp.nan, value)
-        # Both ends negative: no odds ratio explains the reports.
-        found = jnp.where(upper < 0, jnp.nan, jnp.stack([value, jnp.maximum(lower, 0), upper]))
+        found = jnp.stack([value, jnp.maximum(lower, 0), upper])
         return jnp.where((i == r) | (j == s), 1, found)
 
     shape = first.shape[1], second.shape[1]
