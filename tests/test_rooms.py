@@ -57,5 +57,5 @@ def test_no_imports_circle():
 
 
 def test_files_fit_in_the_head():
-    long = {name: lines for name, file in MODULES.items() if (lines := len(file.read_text().splitlines())) > 400}
+    long = {name: lines for name, file in MODULES.items() if (lines := len(file.read_text().splitlines())) > 600}
     assert not long

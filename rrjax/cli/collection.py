@@ -113,13 +113,12 @@ class Collection:
             return "Are the parameters right, are answers missing, did some respondents not follow the rules?"
         return "Are reports missing, or was the file changed after it was written?"
 
-    def without_interval(self, number: int, one: str, several: str, chance: float) -> str:
-        """A sentence about rows or categories whose limits are NaN, which happens by chance to a part of them."""
+    def without_interval(self, number: int, one: str, several: str, miss: float, where: str) -> str:
+        """A sentence about rows or categories whose limits are NaN, which has the probability `miss` by chance."""
         have = show.number(number, f"{one} has", f"{several} have")
         return (
-            f"{have} no interval: no distribution explains so few or so many reports. By chance this happens to at "
-            f"most {show.percent(chance)} of all {several.split()[0]}; if it happens to more, the reports contradict "
-            f"their mechanism. {self.doubt}"
+            f"{have} no interval: no distribution explains so few or so many reports. By chance this happens with "
+            f"probability {show.percent(miss)} at most, {where}. {self.doubt}"
         )
 
     @property

@@ -271,9 +271,10 @@ def cautions(collection: Collection, estimates: list[Estimate], intervals: Share
     said = [each.caution for each in estimates if each.caution]
     contradicted = int(intervals.contradicted.sum())
     if contradicted:
-        alone = (1 - intervals.level) / 2 / (intervals.num_tests if intervals.confidence.at_once else 1)
         said.append(
-            collection.without_interval(contradicted, "category (marked !)", "categories (marked !)", 2 * alone)
+            collection.without_interval(
+                contradicted, "category (marked !)", "categories (marked !)", 1 - intervals.level, "in any category"
+            )
         )
     number, outside = int(intervals.found.sum()), int((intervals.misses(found.theta) & intervals.found).sum())
     if outside:

@@ -44,8 +44,10 @@ def believed(findings: Findings) -> list[Markup]:
         )
     contradicted = int(intervals.contradicted.sum())
     if contradicted:
-        chance = (1 - intervals.level) / collection.num_categories  # simultaneous
-        points.append(collection.without_interval(contradicted, "category", "categories", chance))
+        words = collection.without_interval(
+            contradicted, "category", "categories", 1 - intervals.level, "in any category"
+        )
+        points.append(words)
     if collection.design is None:
         by_chance = collection.num_reports * collection.rates.q
         kind = "named" if collection.tallied is None else "supported"

@@ -289,7 +289,7 @@ def _show(rows: list[Row], asked: Asked, level: float, collection: Collection) -
 def contradicted(rows: list[Row], level: float, collection: Collection) -> str:
     """A sentence about the rows without an interval, if there are any."""
     number = sum(row.contradicted for row in rows)
-    return collection.without_interval(number, "row", "rows", 1 - level) if number else ""
+    return collection.without_interval(number, "row", "rows", 1 - level, "for each row") if number else ""
 
 
 def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:

@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.data.categories import as_integer
-from rrjax.data.tally import Evidence, Tally, evidence
+from rrjax.data.tally import Evidence, Tally, evidence, num_tests
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.local_hashing import Hashing
@@ -100,7 +100,7 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Cont
     any draw from any θ. With n_j holders of category j, c_j = Binomial(n_j, p) + Binomial(N − n_j, q), q = q_j:
 
     * `single`: every support count with Binomial(N, q_j) and Binomial(N, p_j), between which all laws are; exact, times
-      2K.
+      2K (2 for two categories of which each report supports one).
     * `sum_of_shares`: the sum of the unbiased shares (`inv`), (Σc/N − K·q)/d, has the expectation one. For unary
       encoding and local hashing (supports are independent: one of probability p, K − 1 of q), and for Hadamard and
       projective geometry response (a category of its columns at a time), its law is known. For other mechanisms, and
@@ -184,7 +184,7 @@ def _test_single(data: Evidence) -> Excess:
     tails = jnp.minimum(few, many)
     place, size = jnp.argmin(tails), data.support.shape[0]
     least, most = (jnp.broadcast_to(data.num_users * each, (size,))[place] for each in (data.rates.q, data.rates.p))
-    p_value = jnp.minimum(2 * size * jnp.exp(tails[place]), 1)
+    p_value = jnp.minimum(2 * num_tests(data) * jnp.exp(tails[place]), 1)
     expected = jnp.where(few[place] < many[place], least, most)
     return Excess(p_value, place.astype(p_value.dtype), data.support[place], expected)
 

@@ -41,7 +41,7 @@ class Intervals(NamedTuple):
     """Confidence limits.
 
     Attributes:
-        lower: `[K]`, in [0, 1]; NaN if no share explains the count of the category.
+        lower: `[K]`, in [0, 1]; NaN if no share explains the count of the category, as a test of all categories says.
         upper: `[K]`, in [0, 1], not below `lower`; NaN as `lower`.
     """
 
@@ -95,12 +95,13 @@ def intervals(
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
         q + d·θ, whichever is more, for N up to the largest integer. For the users' own shares they are the right whole
         numbers of users ÷ N, to the rounding of q + d·θ; if a tail is within 2e-4 (float32; 1e-8 in float64) of its
-        level, they are the wider limits. Both limits are NaN if no share explains the count: fewer reports support the
-        category than chance alone allows, or more than if all users held it. By chance this happens with probability
-        1 − level at most, and with half of it if noise does not dominate. Outside of transformations of JAX, each
-        distinct count is computed once: a million categories take milliseconds, and differ from those under `jit` by at
-        most a hundred units in the last place. All NaN for unusable counts or ε, or (under tracing) a level outside
-        (0, 1).
+        level, they are the wider limits. If even the upper limit lies below zero, both are zero; if the lower limit
+        lies above one, both are one: with many empty categories this happens to some by chance. Both are NaN if no
+        share explains the count, by exact tests of all categories at once: fewer reports support the category than
+        chance alone allows, or more than if all users held it. By chance this happens to any category with probability
+        1 − level at most. Outside of transformations of JAX, each distinct count is computed once: a million categories
+        take milliseconds, and differ from those under `jit` by at most a hundred units in the last place. All NaN for
+        unusable counts or ε, or (under tracing) a level outside (0, 1).
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused.
@@ -112,7 +113,7 @@ def intervals(
         >>> import rrjax
         >>> lower, upper = rrjax.inference.intervals([5_200, 2_900, 1_000, 900], epsilon=2.0)
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
-        ['0.673 to 0.705', '0.301 to 0.330', '0.000 to 0.016', 'nan to nan']
+        ['0.673 to 0.705', '0.301 to 0.330', '0.000 to 0.016', '0.000 to 0.000']
         >>> design = rrjax.mechanisms.ForcedResponse(4 / 6, [1 / 2, 1 / 2])
         >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]))
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
@@ -128,11 +129,14 @@ def intervals(
     miss = complement(level)
     data = evidence(counts, epsilon)
     tail = log_tail(miss, simultaneous, num_tests(data))
+    alone = log_tail(miss, "bonferroni", num_tests(data))
     if method == "profile":
-        return _cut(data.usable, miss, *profile_limits(*as_survey(counts, epsilon), tail))
+        return _cut(data, miss, alone, *profile_limits(*as_survey(counts, epsilon), tail))
     users = whole_counts(counts, epsilon) if estimand == "users" else None
     support = whole_support(counts, epsilon)
-    return once_per_count(lambda given, _: _limits(*given, miss, tail, method, estimand), support, (data, users), tail)
+    return once_per_count(
+        lambda given, _: _limits(*given, miss, tail, alone, method, estimand), support, (data, users), tail
+    )
 
 
 def _check(method, estimand):
@@ -154,18 +158,20 @@ def _check(method, estimand):
         )
 
 
-@partial(program, static_argnums=(4, 5))
-def _limits(data, users, miss, tail, method, estimand):
+@partial(program, static_argnums=(5, 6))
+def _limits(data, users, miss, tail, alone, method, estimand):
     if method == "wilson":
         lower, upper = (data.rates.share(p) for p in _wilson(data.support, data.others, tail))
     else:
         lower, upper = exact_limits(data, users, tail)
-    return _cut(data.usable, miss, lower, upper)
+    return _cut(data, miss, alone, lower, upper)
 
 
-def _cut(usable, miss, lower, upper):
-    """Limits cut to [0, 1], or NaN."""
-    return Intervals(*(jnp.where(usable & (miss > 0) & (miss < 1), limit, jnp.nan) for limit in within(lower, upper)))
+def _cut(data, miss, alone, lower, upper):
+    """Limits cut to [0, 1], or NaN where the exact tail of any share is less than `alone`."""
+    possible = (log_below(data, 0) >= alone) & (log_above(data, 1) >= alone)
+    some = data.usable & (miss > 0) & (miss < 1) & possible
+    return Intervals(*(jnp.where(some, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
 def within(lower: Any, upper: Any, least: Any = 0.0, most: Any = 1.0) -> tuple[Array, Array]:

@@ -323,6 +323,27 @@ def test_a_fixed_population_at_the_ends():
     np.testing.assert_allclose(upper, [1, 0])
 
 
+@pytest.mark.parametrize("method", ["clopper-pearson", "wilson"])
+@pytest.mark.parametrize("estimand", ["distribution", "users"])
+def test_limits_are_missing_only_where_all_categories_together_reject_every_share(method, estimand):
+    if method == "wilson" and estimand == "users":
+        return
+    size, number, level = 1000, 200_000, 0.95
+    mechanism = rrjax.RandomizedResponse(size, 2.0)
+    chance = stats.binom(number, float(mechanism.q))
+    alone, together = (int(chance.ppf(0.025 / tests)) for tests in (1, size))  # the smallest possible counts
+
+    def limits(count):
+        counts = np.full(size, (number - count) // (size - 1), INT)
+        counts[1] += number - count - counts[1:].sum()
+        counts[0] = count
+        return [float(limit[0]) for limit in intervals(counts, 2.0, level, method=method, estimand=estimand)]
+
+    assert limits(alone + 2)[1] > 0
+    assert limits(together + 1) == limits(alone - 5) == [0, 0]
+    assert np.isnan(limits(together - 1)).all()
+
+
 def test_wilson_is_the_score_interval():
     counts, epsilon = np.array([5200, 2900, 1000, 900], INT), 2.0
     lower, upper = intervals(counts, epsilon, 0.9, method="wilson")
@@ -330,9 +351,6 @@ def test_wilson_is_the_score_interval():
     q, d = float(mechanism.q), float(mechanism.d)
     for index, count in enumerate(counts.tolist()):
         expected = stats.binomtest(count, 10_000).proportion_ci(0.9, method="wilson")
-        if expected.high < q:
-            assert np.isnan(lower[index])
-            continue
         assert lower[index] == pytest.approx(min(max((expected.low - q) / d, 0), 1), abs=20 * ULP)
         assert upper[index] == pytest.approx(min(max((expected.high - q) / d, 0), 1), abs=20 * ULP)
 
