@@ -20,15 +20,15 @@ from benchmarks.report import Table
 from rrjax import inference, mechanisms
 
 DESIGNS = [
-    mechanisms.CheatingDetection([0.25, 0.75]),
-    mechanisms.CheatingDetection([0.1, 0.5]),
-    mechanisms.StochasticLieDetector([0.8, 0.4]),
+    mechanisms.CheatingDetection(np.array([0.25, 0.75])),
+    mechanisms.CheatingDetection(np.array([0.1, 0.5])),
+    mechanisms.StochasticLieDetector(np.array([0.8, 0.4])),
     mechanisms.AnchoredCrosswise(0.15, 0.15),
     mechanisms.AnchoredCrosswise(0.15, 0.2, 0.1),
-    mechanisms.SelfProtection([0.8, 0.4], 0.5),
-    mechanisms.SelfProtection([0.8, 0.4], 0.4),
-    mechanisms.UnrelatedQuestionTwoSamples([0.7, 0.3]),
-    mechanisms.UnrelatedQuestionTwoSamples([0.9, 0.6]),
+    mechanisms.SelfProtection(np.array([0.8, 0.4]), 0.5),
+    mechanisms.SelfProtection(np.array([0.8, 0.4]), 0.4),
+    mechanisms.UnrelatedQuestionTwoSamples(np.array([0.7, 0.3])),
+    mechanisms.UnrelatedQuestionTwoSamples(np.array([0.9, 0.6])),
 ]
 NUMBERS = [(25, 25), (50, 50), (100, 100), (200, 200), (300, 60), (60, 300)]
 SHARES = (0, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 0.9, 0.97, 0.99)

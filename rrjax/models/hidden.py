@@ -129,20 +129,18 @@ def fit_hidden(
         raise ArgumentError.about("covariance", f"must be {expected}, got {covariance!r}", value=covariance)
     max_iters = as_integer(max_iters, "max_iters", 1)
     reports = refuse_spread(reports, "fit_hidden")
-    given = None if covariates is None else as_covariates(covariates)
-    dtype = np.dtype(float_dtype()) if given is None else covariates_dtype(given)
+    if covariates is None:
+        covariates = np.zeros((as_array(reports, "reports").shape[0], 0), float_dtype())
+    given = as_covariates(covariates)
+    dtype, number = covariates_dtype(given), given.shape[0]
     columns = _as_hidden(hidden)
-    number = as_array(reports, "reports").shape[0] if given is None else given.shape[0]
     outcome, scale, answered = _rows(reports, mechanism_or_epsilon, num_categories, number, dtype, "reports")
     parts = [_rows(own, each, None, number, dtype, f"hidden[{place}]") for place, (own, each) in enumerate(columns)]
     known = [each[2] for each in parts]
     _check_together(answered, known)
     weights = as_weights(weights, number, dtype)
     weights = jnp.where(jnp.any(jnp.stack([answered, *known]), axis=0), weights, 0)
-    if given is None:
-        standard, units = jnp.ones((number, 1), dtype), Units(jnp.zeros(1, dtype), jnp.ones(1, dtype))
-    else:
-        standard, units = standardized(given, intercept=True)
+    standard, units = standardized(given, intercept=True)
     sizes = tuple(each.num_categories for _, each in columns)
     kept = _kept(left_out, standard.shape[1] - 1, sum(sizes) - len(sizes))
     num_clusters = None

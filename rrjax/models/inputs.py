@@ -101,6 +101,11 @@ def standardized(covariates: Any, intercept: bool) -> tuple[Float[Array, "N D"],
     The first column is one for all users if there is an intercept.
     """
     dtype = covariates_dtype(covariates)
+    if not covariates.shape[1]:
+        if not intercept:
+            message = "there are no covariates and no intercept, so nothing to fit: give one of them"
+            raise ArgumentError(message, argument="covariates")
+        return jnp.ones((covariates.shape[0], 1), dtype), Units(jnp.zeros(1, dtype), jnp.ones(1, dtype))
     known = not isinstance(covariates, Tracer)
     given = np.asarray(covariates, np.float64) if known else jnp.asarray(covariates).astype(dtype)
     if known:

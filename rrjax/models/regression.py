@@ -71,7 +71,8 @@ def fit(
     """Fits a multinomial logistic regression of the users' values on covariates, by the likelihood of their reports.
 
     Args:
-        covariates: `[N, D]`, floats or integers, in any units; a vector `[N]` is one covariate.
+        covariates: `[N, D]`, floats or integers, in any units; a vector `[N]` is one covariate, and `[N, 0]` none: then
+            the intercept is the only coefficient.
         reports: N reports of the mechanism.
         mechanism_or_epsilon: As in `rr_loss`: a mechanism, or ε of k-ary randomized response, for all or `[N]`.
         num_categories: K, if ε is given; a mechanism has its own.

@@ -243,7 +243,8 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     else:
         rows = (jnp.asarray(given).astype(dtype) - shift) / scales
     if result.intercept:
-        rows = jnp.concatenate([jnp.ones_like(rows[:, :1]), rows], axis=1)
+        ones = jnp.ones_like(rows[:, :1]) if rows.shape[1] else jnp.ones((rows.shape[0], 1), dtype)
+        rows = jnp.concatenate([ones, rows], axis=1)
     if not 0 < confidence < 1:
         raise ArgumentError.about("confidence", f"must be between 0 and 1, got {confidence}", value=confidence)
     factor = critical_value(confidence, result.num_clusters)

@@ -91,6 +91,18 @@ def test_without_noise_it_is_plain_regression():
     np.testing.assert_allclose(found.standard_errors, errors, rtol=1e-5 if X64 else 1e-3)
 
 
+def test_without_covariates_the_means_of_the_answers_differ():
+    _, values, outcome = population(500, "normal")
+    found = fit_outcome(outcome, np.zeros((500, 0), FLOAT), values, 60.0, num_categories=3)
+    means = np.array([outcome[values == place].mean() for place in range(3)])
+    expected = [means[0], *(means[1:] - means[0])]
+    np.testing.assert_allclose(found.coefficients, expected, atol=1e-6 if X64 else 1e-3)
+    shares = np.bincount(values) / 500
+    np.testing.assert_allclose(found.answer_coefficients, np.log(shares[1:] / shares[0])[None], atol=1e-3)
+    with refused("covariates"):
+        fit_outcome(outcome, np.zeros((500, 0), FLOAT), values, 60.0, num_categories=3, intercept=False)
+
+
 @pytest.mark.full
 @pytest.mark.long
 def test_effects_are_found_and_their_intervals_cover():

@@ -10,6 +10,7 @@ from cases import FLOAT, X64
 from refusals import refused
 from scipy import optimize, stats
 
+import rrjax
 from rrjax.mechanisms import Channel, OptimizedUnaryEncoding, RandomizedResponse, SubsetSelection
 from rrjax.models import (
     CandidateResponse,
@@ -414,3 +415,35 @@ def test_the_table_says_what_was_found():
     assert chance == "<1e-4" or float(chance) == pytest.approx(2 * stats.norm.sf(abs(float(score))), rel=0.05)
     with refused("names"):
         summary(result, ["age"])
+
+
+@pytest.mark.parametrize("solver", ["newton", pytest.param("l-bfgs", marks=pytest.mark.long)])
+def test_without_covariates_the_intercepts_are_the_maximum_of_the_counts(solver):
+    mechanism = RandomizedResponse(3, 2.0)
+    counts = np.array([700, 400, 300])
+    reports, nothing = np.repeat([0, 1, 2], counts), np.zeros((1400, 0), FLOAT)
+    found = fit(nothing, reports, mechanism, solver=solver)
+    theta = np.asarray(rrjax.mle_star(counts, 2.0), float)
+    near = math.sqrt(2 * (1e-10 if X64 else 1e-6)) * float(found.standard_errors.max())  # at the tolerance of the gap
+    np.testing.assert_allclose(found.coefficients, np.log(theta[1:] / theta[0])[None], rtol=1e-6, atol=near)
+    predicted = predict(found, nothing[:2])
+    np.testing.assert_allclose(predicted.shares, np.stack([theta, theta]), rtol=1e-6, atol=near)
+    expected = np.asarray(rrjax.inference.standard_errors(counts, 2.0), float)
+    np.testing.assert_allclose(predicted.standard_errors[0], expected, rtol=1e-3)
+    assert "(intercept)" in summary(found)
+    with refused("covariates"):
+        fit(nothing, reports, mechanism, intercept=False)
+
+
+@pytest.mark.long
+def test_the_model_without_covariates_lies_within_those_with_some():
+    covariates, values = population(3000)
+    reports = np.asarray(RandomizedResponse(4, 2.0).randomize(jax.random.key(0), values))
+    nothing = covariates[:, :0]
+    whole, within = (fit(each, reports, 2.0, num_categories=4) for each in (covariates, nothing))
+    ratio = likelihood_ratio_test(whole, within)
+    assert ratio.degrees == 6
+    score = score_test(within, nothing, covariates, reports, 2.0)
+    assert float(score.statistic) == pytest.approx(float(ratio.statistic), rel=0.1)
+    traced = jax.jit(lambda x, r: fit(x, r, 2.0, num_categories=4).coefficients)(nothing, reports)
+    np.testing.assert_allclose(traced, within.coefficients, rtol=1e-4)
