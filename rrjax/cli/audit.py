@@ -45,7 +45,7 @@ def audit(
     check_rate("--level", level)
     client = _client(randomizer, categories, epsilon)
     _check_work(client, draws)
-    with show.err.status("Drawing reports …"), ending_at_once():
+    with show.status("Drawing reports …"), ending_at_once():
         found = audit_mechanism(client, draws, level=level)
     if json:
         show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))

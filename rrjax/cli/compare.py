@@ -128,7 +128,7 @@ def compare(
         )
         numbers.compare(numbers.read_numbers(files, epsilon), true, output)
         return
-    with show.err.status("Counting …"):
+    with show.status("Counting …"):
         collection = read_collection(files, epsilon, design)
         shares = read_truth(true, collection, "--truth") if true else None
     run(collection, shares, list(dict.fromkeys(estimator or able(collection, ordered))), output, level)
@@ -136,7 +136,7 @@ def compare(
 
 def run(collection: Collection, truth: np.ndarray | None, names: list[str], output: Output, level: float) -> None:
     """Runs the named estimators, measures them against the truth, writes and prints the results."""
-    with show.err.status("Estimating …") as status:
+    with show.status("Estimating …") as status:
         tasks = [partial(estimated, collection, name) for name in names]
         *estimates, _ = side_by_side([*tasks, partial(check_contradictions, collection)])
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]

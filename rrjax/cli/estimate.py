@@ -181,7 +181,7 @@ def estimate(
         )
         numbers.run(numbers.read_numbers(files, epsilon), asked, confidence.level, output)
         return
-    with show.err.status("Counting …"):
+    with show.status("Counting …"):
         collection = read_collection(files, epsilon, design)
     if asked.any():
         run_statements(collection, asked, confidence.level, output)
@@ -194,7 +194,7 @@ def run(
 ) -> None:
     """Runs the chosen estimators or the leading ones, writes and prints the estimates."""
     names = chosen or leading(collection, ordered)
-    with show.err.status("Estimating …") as status:
+    with show.status("Estimating …") as status:
         tasks = [partial(estimated, collection, name) for name in names]
         *estimates, intervals = side_by_side([*tasks, partial(share_intervals, collection, confidence)])
         found, *beside = estimates

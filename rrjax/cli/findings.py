@@ -17,7 +17,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked, Confidence
 from rrjax.cli.statements import Row, rows_of
 from rrjax.cli.test import fits_any
-from rrjax.cli.testing import SimulatedTest, check_size
+from rrjax.cli.testing import USUAL_DRAWS, SimulatedTest, check_size
 from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
@@ -117,7 +117,7 @@ def find(collection: Collection, asked: Asked, level: float, top: int, ordered: 
 def fit_of(collection: Collection) -> Fit:
     """Tests whether the mechanism at this ε can have made the reports."""
     simulated = collection.tallied is None
-    draws = min(SimulatedTest.draws, MOST_FIT_CELLS // collection.num_categories) if simulated else SimulatedTest.draws
+    draws = min(USUAL_DRAWS, MOST_FIT_CELLS // collection.num_categories) if simulated else USUAL_DRAWS
     if draws < FEWEST_FIT_DRAWS:
         return Fit(
             None,

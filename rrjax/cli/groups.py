@@ -66,7 +66,7 @@ def groups_in(files: Files) -> list[Files]:
 
 def run(parts: list[Files], level: float, output: Output) -> None:
     """Estimates every group and all of them together, writes and prints the estimates."""
-    with show.err.status("Estimating …"):
+    with show.status("Estimating …"):
         collections = [read_collection(each, None) for each in parts]
         estimates = [estimated(each, CLOSEST) for each in collections]
         for each in collections:

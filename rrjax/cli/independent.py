@@ -76,14 +76,16 @@ def independent(
         if lacking is not None:
             raise UsageError.about("--column", f"{lacking}: {files.name} has reports in {', '.join(map(repr, apart))}")
         first, second = (apart[name].domain for name in columns)
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         pairs = count_pairs(files.source, (columns[0], columns[1]), (first, second))
         number = int(pairs.counts.sum())
         check_size(number)
+        options = options.bounded(pairs.counts.size, warnings := [])
         status.update("Testing …")
         outcome = _independent(pairs.columns, pairs.counts, options)
     shape = pairs.counts.shape
     if not options.json:
+        show.warn(warnings)
         for name, from_data in zip(pairs.columns, pairs.from_data, strict=True):
             if from_data:
                 show.warn([f"The categories of {name!r} were taken from the data; --domain names them."])
@@ -119,7 +121,7 @@ def _check(name: str, metadata: Metadata, columns: list[str], domains: tuple[Dom
 
 def _of_pairs(files: Files, columns: tuple[str, str], options: SimulatedTest) -> None:
     """Tests a file of pairs that were randomized as one value."""
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         collection = read_collection(files, None)
         collection.check_counts("a test of pairs")
         check_size(collection.num_reports)
@@ -132,6 +134,7 @@ def _of_pairs(files: Files, columns: tuple[str, str], options: SimulatedTest) ->
                 flag="REPORTS",
                 value=counts.size,
             )
+        options = options.bounded(counts.size, collection.warnings)
         status.update("Testing …")
         outcome = _independent(columns, counts, options, collection.epsilon)
     show_outcomes("independent", [collection], [outcome], options, columns=columns, num_categories=shape)

@@ -132,7 +132,7 @@ class Columns:
 def run(files: Files, joint: Joint, level: float, output: Output) -> None:
     """Estimates the joint distribution, or all pairs, and prints it."""
     chosen = chosen_columns(files, joint)
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         columns = read_columns(files, chosen)
         status.update("Estimating …")
         if joint.all_pairs:

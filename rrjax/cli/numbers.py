@@ -136,7 +136,7 @@ class Statement(NamedTuple):
 def run(collection: NumberCollection, asked: Asked, level: float, output: Output) -> None:
     """Estimates the distribution, its quantiles and its mean, writes and prints them."""
     found = collection.reports
-    with show.err.status("Estimating …"):
+    with show.status("Estimating …"):
         theta = np.asarray(ESTIMATORS[DEFAULT][1](collection.mixture), float)
         band = inference.cdf_band(found.counts, found.mechanism, level=level)
         statements = _statements(collection, theta, band, asked, level)
@@ -265,7 +265,7 @@ def compare(collection: NumberCollection, true: Files | None, output: Output) ->
     """Runs all estimators of numbers, measures them against the truth, and prints their quantiles side by side."""
     found = collection.reports
     truth = None if true is None else _truth(collection, true)
-    with show.err.status("Estimating …"):
+    with show.status("Estimating …"):
         mixture = collection.mixture
         thetas = {name: np.asarray(function(mixture), float) for name, (_, function) in ESTIMATORS.items()}
     errors = None if truth is None else {name: _errors(collection, theta, truth) for name, theta in thetas.items()}

@@ -97,7 +97,7 @@ def plan(
     if size is None:
         raise UsageError("--categories is missing: K, how many categories there are", flag="--categories")
     wanted = Target(size, randomizer.name, target_rmse, target_width, share, level, design)
-    with show.err.status("Planning …"):
+    with show.status("Planning …"):
         found = _solve(wanted, epsilon if design is None else float(design.epsilon), users)
         if output.plot is not None:
             _draw(output.plot, found)

@@ -140,7 +140,7 @@ def randomize(
     name = randomizer.name
     if each_apart and epsilon is not None:
         epsilons = apart.epsilons(check_epsilon(epsilon), len(columns))
-        with show.err.status("Randomizing …"):
+        with show.status("Randomizing …"):
             kept = () if keep is None else tuple(split("--keep", keep))
             made = make_apart(files, out, columns, domains, epsilons, seed, apart.columns_per_user, kept)
         show_apart(*made, out, json)
@@ -149,14 +149,14 @@ def randomize(
         if pair is not None or keep is not None:
             flag = "--keep" if pair is None else "--column"
             raise UsageError(f"{flag}: {name} takes one column of values, and that of --user", flag=flag)
-        with show.err.status("Randomizing …"):
+        with show.status("Randomizing …"):
             check_epsilon(epsilon)
             check_values(files)
             read = io.read_values(files.source, files.domain)
             made = make_round(files, read, out, rounds, name, epsilon, seed)
         show_round(made, rounds, out, cautions(read, None, seed), json)
         return
-    with show.err.status("Randomizing …"):
+    with show.status("Randomizing …"):
         kept = () if keep is None else tuple(split("--keep", keep))
         made = make_reports(files, out, Randomization(epsilon, seed, randomizer, pair, kept, bins))
     show_made(made, out, json)

@@ -102,7 +102,7 @@ def regress(
                 flag=flag,
                 value=name,
             )
-    with show.err.status("Reading …") as status:
+    with show.status("Reading …") as status:
         collection = read_collection(files, epsilon, design)
         randomized = [] if design.mechanism is not None else [*files.source.columns()]
         for flag, name in (*(("--factors", each) for each in listed), *purposes[len(names) :]):

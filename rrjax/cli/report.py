@@ -87,7 +87,7 @@ def report(
             f"{out} is there already, and rrjax did not make it: write to another file, or replace it with --force",
             value=out,
         )
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         given = {
             "--epsilon": epsilon,
             "--mechanism": design.mechanism,
@@ -111,7 +111,7 @@ def report(
     if rounds := rounds_in(files):
         chosen = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--ordered": ordered}
         refuse_flags(chosen | asked.flags, "several rounds", "give the file of one, or ")
-        with show.err.status("Estimating …") as status:
+        with show.status("Estimating …") as status:
             found = find_rounds(files, rounds)
             spending = _with_memo(found.spending, memo, found.collections)
             found = dataclasses.replace(found, spending=spending)
@@ -122,7 +122,7 @@ def report(
         show.say(spending.sentence())
         show.show_files({"Page": out})
         return
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         collection = read_collection(files, epsilon, design)
         spending = None
         if metadata is not None and metadata.round is not None:

@@ -82,7 +82,7 @@ def find_rounds(files: Files, rounds: dict[int, Source]) -> FoundRounds:
 
 def run(files: Files, rounds: dict[int, Source], level: float, output: Output) -> None:
     """Estimates every round and all of them together, writes and prints the estimates."""
-    with show.err.status("Estimating …"):
+    with show.status("Estimating …"):
         found = find_rounds(files, rounds)
     last, together = found.last, found.together
     columns = {f"round_{number}": each.theta for number, each in found.estimates.items()}

@@ -167,15 +167,16 @@ def progress_bar() -> Progress:
 
 
 class Bar:
-    """One study's line.
+    """One study's line in the bar, and on stderr if that is no terminal.
 
     The first batch includes the compilation, so the remaining time is estimated from later batches. Batches of an
     earlier run do not count.
     """
 
-    def __init__(self, progress: Progress, name: str, doing: str) -> None:
+    def __init__(self, progress: Progress, lines: show.Lines, name: str, doing: str) -> None:
         """Shows `name` while the study compiles, then `doing`."""
-        self.progress, self.doing = progress, doing
+        self.progress, self.lines, self.doing = progress, lines, doing
+        lines.update(f"{name}: compiling …")
         self.task = progress.add_task(f"{name}: compiling …", total=None, rate="", left=None)
         self.first: tuple[float, int] | None = None
 
@@ -195,6 +196,7 @@ class Bar:
             left = (done.total - done.done) * (done.seconds - self.first[0]) / (fresh - self.first[1])
         rate = f"{fresh / max(done.seconds, 1e-9) / 1e6:,.1f} million categories/s" if fresh else ""
         whole, now = done.total, done.done
+        self.lines.update(f"{self.doing}: {now / whole:.0%}" + (f", {_clock(left)} left" if left is not None else ""))
         self.progress.update(self.task, description=self.doing, total=whole, completed=now, rate=rate, left=left)
 
 

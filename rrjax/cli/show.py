@@ -8,6 +8,8 @@ import math
 import os
 import re
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -64,6 +66,47 @@ class _Prose:
 
 out = _Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+SECONDS_BETWEEN_LINES = 10.0
+"""Seconds from one line of progress to the next, where no terminal shows it."""
+
+
+class Lines:
+    """Lines of progress on stderr, for long computations whose spinner or bar nobody can see."""
+
+    def __init__(self, text: str) -> None:
+        """Begins with a text, which `update` replaces."""
+        self.text, self.begin, self.over = text, time.monotonic(), threading.Event()
+
+    def update(self, text: str) -> None:
+        """Sets the text of the next line."""
+        self.text = text
+
+    def run(self) -> None:
+        """Prints the text and the seconds since the beginning, again and again."""
+        while not self.over.wait(SECONDS_BETWEEN_LINES):
+            err.print(Text(f"{self.text} ({time.monotonic() - self.begin:.0f} s so far)"), soft_wrap=True)
+
+
+@contextmanager
+def lines(text: str) -> Iterator[Lines]:
+    """Prints a line of progress every ten seconds, if stderr is no terminal."""
+    said = Lines(text)
+    thread = threading.Thread(target=said.run, daemon=True)
+    if not err.is_terminal:
+        thread.start()
+    try:
+        yield said
+    finally:
+        said.over.set()
+
+
+@contextmanager
+def status(text: str) -> Iterator[Any]:
+    """Shows what is being done: a spinner or, if stderr is no terminal, lines; its `update` takes another text."""
+    with err.status(text) if err.is_terminal else lines(text) as shown:
+        yield shown
 
 
 @contextmanager

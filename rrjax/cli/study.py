@@ -29,7 +29,6 @@ from rrjax.io.write import check_writable, make_folder
 
 if TYPE_CHECKING:
     import xarray as xr
-    from rich.progress import Progress
     from rich.status import Status
 
     from rrjax.study.drawings import Drawing
@@ -154,16 +153,17 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
     for job in jobs:  # before any work
         for end in (".nc", ".parquet", "-differences.parquet"):
             check_writable(folder / f"{job.name}{end}")
-    with progress_bar() as bar:
+    with progress_bar() as bar, show.lines("Computing …") as lines:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:
                 for job in jobs:
-                    _run_job(job, len(jobs), folder, machine, bar)
+                    _run_job(job, folder, machine, Bar(bar, lines, job.name, _title(job, len(jobs))))
             finally:
                 show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
         if what == "paper" and paper.CONVERGENCE in (wish.figure or paper.FIGURES):
             bar.add_task("Figure 4: EM", total=None, rate="")
+            lines.update("Figure 4: EM")
             begin = time.perf_counter()
             with ending_at_once(RESUME):
                 evaluation.em = convergence(seed=wish.seed or 0)
@@ -171,7 +171,7 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
     if jax.process_index() > 0:
         return
     try:
-        with show.err.status("Writing tables …") as status, warnings.catch_warnings(record=True) as caught:
+        with show.status("Writing tables …") as status, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             written = _write(evaluation, status)
     except KeyboardInterrupt as error:
@@ -191,9 +191,12 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
     show.show_files({"Computing": evaluation.computing, "Results": folder, "Report": written[-1]})
 
 
-def _run_job(job: Job, number: int, folder: Path, machine: Machine, bar: Progress) -> None:
+def _title(job: Job, number: int) -> str:
+    return f"{job.name}: {number} studies" if number > 1 else job.name
+
+
+def _run_job(job: Job, folder: Path, machine: Machine, line: Bar) -> None:
     """Runs one study; finished parts are taken from the folder."""
-    line = Bar(bar, job.name, f"{job.name}: {number} studies" if number > 1 else job.name)
     with ending_at_once(RESUME):
         # Flags override the file of the study.
         arguments: dict[str, Any] = {"seed": job.seed} | job.arguments | machine.arguments()

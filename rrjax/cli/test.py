@@ -101,10 +101,12 @@ def fit(
     --parameter forced=1/2,1/2
     """
     other = other_files(reading, against, against_column, against_format, against_counts, "--against")
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         collection = read_collection(Files(reports, reading), epsilon, design)
         check_size(collection.num_reports)
         theta = None if other is None else read_truth(other, collection, "--against")
+        if collection.tallied is None:
+            options = options.bounded(collection.num_categories, collection.warnings)
         status.update("Testing …")
         outcomes = fits_any(collection, options) if theta is None else _fits(collection, theta, options)
     show_outcomes("fit", [collection], outcomes, options)
@@ -124,8 +126,9 @@ def equal(
 
     rrjax test equal before.parquet after.parquet
     """
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
+        options = _bounded(collections, options)
         status.update("Testing …")
         outcome = _equal(collections, options)
     show_outcomes("equal", collections, [outcome], options)
@@ -150,8 +153,9 @@ def trend(
 
     rrjax test trend 2023.parquet 2024.parquet 2025.parquet --category Rome
     """
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
+        options = _bounded(collections, options)
         status.update("Testing …")
         outcome = _trend(collections, time or [], category, options)
     show_outcomes("trend", collections, [outcome], options, category=category, times=time)
@@ -290,6 +294,13 @@ def _apart(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
 def _all_counts(collections: Sequence[Collection]) -> bool:
     """Whether all collections are of randomized response, whose tests are of all categories together."""
     return all(collection.tallied is None for collection in collections)
+
+
+def _bounded(collections: Sequence[Collection], options: SimulatedTest) -> SimulatedTest:
+    """The options with a number of draws that does not take long; of tallies one category is simulated at most."""
+    if not _all_counts(collections):
+        return options
+    return options.bounded(len(collections) * collections[0].num_categories, collections[0].warnings)
 
 
 def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:

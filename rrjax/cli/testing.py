@@ -26,6 +26,11 @@ from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
 from rrjax.io.tallies import as_jax_integers
 
 MOST_DRAWS = 10_000_000
+USUAL_DRAWS = 9999
+MOST_CELLS = 200_000_000
+"""Limit of categories × collections of a simulation, unless --draws asks for more: about ten seconds."""
+FEWEST_REJECTIONS = 5
+"""Number of simulated collections that are at least as extreme where the p-value is the significance, at least."""
 _flag = partial(typer.Option, rich_help_panel="The test")
 
 
@@ -35,7 +40,13 @@ class SimulatedTest:
 
     explain: Explain = False
     json: Json = False
-    draws: Annotated[int, _flag(help="How many collections to simulate in which there is nothing to find.")] = 9999
+    draws: Annotated[
+        int | None,
+        _flag(
+            help="How many collections to simulate in which there is nothing to find; by default 9999, or as many as "
+            "take about ten seconds."
+        ),
+    ] = None
     significance: Annotated[
         float, _flag(help="What the p-value is compared with: the chance of an alarm where there is nothing.")
     ] = 0.05
@@ -57,27 +68,43 @@ class SimulatedTest:
                 flag="--significance",
                 value=self.significance,
             )
-        if self.draws > MOST_DRAWS:
-            raise UsageError.about("--draws", f"must be at most {MOST_DRAWS:,}, got {self.draws:,}", value=self.draws)
-        least = math.ceil(1 / self.significance) - 1
-        if self.draws < least:
+        draws, least = self.most_draws, math.ceil(1 / self.significance) - 1
+        if draws > MOST_DRAWS:
+            raise UsageError.about("--draws", f"must be at most {MOST_DRAWS:,}, got {draws:,}", value=draws)
+        if draws < least:
             raise UsageError(
-                f"--draws {self.draws} is too few for --significance {self.significance:g}: the least p-value would be "
-                f"{1 / (max(self.draws, 0) + 1):.2g}; take at least {least}",
+                f"--draws {draws} is too few for --significance {self.significance:g}: the least p-value would be "
+                f"{1 / (max(draws, 0) + 1):.2g}; take at least {least}",
                 flag="--draws",
-                value=self.draws,
+                value=draws,
             )
 
     def check_draws(self, num_tests: int) -> None:
         """Refuses too few draws for a significance that is divided among several tests."""
         least = math.ceil(num_tests / self.significance) - 1
-        if self.draws < least:
+        if self.most_draws < least:
             raise UsageError(
-                f"--draws {self.draws:,} is too few for {num_tests:,} categories at --significance "
+                f"--draws {self.most_draws:,} is too few for {num_tests:,} categories at --significance "
                 f"{self.significance:g}: give at least {least:,}, or one --category",
                 flag="--draws",
-                value=self.draws,
+                value=self.most_draws,
             )
+
+    @property
+    def most_draws(self) -> int:
+        """The number of collections to simulate, unless that takes too long and the flag was not given."""
+        return USUAL_DRAWS if self.draws is None else self.draws
+
+    def bounded(self, num_cells: int, warnings: list[str]) -> SimulatedTest:
+        """The same flags with a known number of draws, of `num_cells` numbers each; a warning says if it is less."""
+        fewest = math.ceil(FEWEST_REJECTIONS / self.significance)
+        draws = self.draws or min(USUAL_DRAWS, max(MOST_CELLS // num_cells, fewest))
+        if self.draws is None and draws < USUAL_DRAWS:
+            warnings.append(
+                f"{draws:,} collections are simulated in place of {USUAL_DRAWS:,}, because one has {num_cells:,} "
+                "numbers; --draws asks for more."
+            )
+        return dataclasses.replace(self, draws=draws)
 
     @property
     def key(self) -> jax.Array:
@@ -87,7 +114,7 @@ class SimulatedTest:
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of the tests of `rrjax.inference`."""
-        return {"num_draws": self.draws, "level": self.significance}
+        return {"num_draws": self.most_draws, "level": self.significance}
 
     def outcome(
         self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str, log_least: float
@@ -131,7 +158,7 @@ def show_outcomes(
             {
                 "command": f"test {name}",
                 "significance": options.significance,
-                "num_draws": options.draws,
+                "num_draws": options.most_draws,
                 "seed": options.seed,
                 "collections": [collection.facts() for collection in collections],
                 **more,
@@ -148,7 +175,9 @@ def show_outcomes(
     for outcome in outcomes:
         show.out.print()
         show.out.print(Text(show.printable(outcome["question"]), style="bold"))
-        error = f"± {outcome['standard_error']:.1g} from {options.draws:,} draws" if outcome["simulated"] else "exact"
+        error = (
+            f"± {outcome['standard_error']:.1g} from {options.most_draws:,} draws" if outcome["simulated"] else "exact"
+        )
         show.say(f"{outcome['answer']} p = {outcome['p_value']:.2g} ({error}), significance {options.significance:g}.")
     words = {
         "p": "p-value: how often collections that are simulated under the hypothesis are at least as extreme as "
@@ -212,8 +241,10 @@ def label_of(collection: Collection, result: inference.HypothesisTest) -> str | 
 def least_of_fit(collection: Collection, theta: np.ndarray | None) -> float:
     """Logarithm of the smallest p-value of an exact test of fit: all reports support a category, or none does."""
     rates = collection.rates
-    if theta is None and not isinstance(collection.mechanism, ONE_NUMBER_SUPPORTED):
-        return -math.inf  # the sum of the shares is tested too
+    if theta is None and not (
+        collection.num_categories == 2 and isinstance(collection.mechanism, ONE_NUMBER_SUPPORTED)
+    ):
+        return -math.inf  # all categories together are tested too
     if theta is None:
         law = np.minimum(rates.p, rates.not_q)
     else:

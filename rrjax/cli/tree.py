@@ -35,7 +35,7 @@ MOST_DRAWN_VALUES = 1 << 29
 def run(files: Files, joint: Joint, level: float, output: Output) -> None:
     """Estimates the tree and prints it."""
     chosen = chosen_columns(files, joint)
-    with show.err.status("Counting …") as status:
+    with show.status("Counting …") as status:
         columns = read_columns(files, chosen)
         for place in itertools.combinations(range(len(chosen)), 2):
             _check_size(columns.pair(place))

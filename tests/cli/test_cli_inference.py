@@ -17,6 +17,7 @@ from refusals import blames
 
 import rrjax
 from rrjax import io
+from rrjax.cli import show, testing
 from rrjax.cli.testing import least_of_shuffles
 from rrjax.inference import discoveries, intervals
 from rrjax.inference.distribution_tests import lack_of_fit
@@ -219,6 +220,27 @@ def test_markup_in_names_is_shown(invoke):
     assert "'a[b]'" in error
     code, out, error = invoke(*line, "--json")
     assert json.loads(out)["num_categories"] == [2, 2]
+
+
+@pytest.mark.long
+def test_a_simulation_is_bounded_and_its_time_is_said(invoke, monkeypatch):
+    """As many categories as take long are simulated less often, unless --draws says how often."""
+    write_counts("r.csv", [5200, 2900, 1000, 900])
+    monkeypatch.setattr(testing, "MOST_CELLS", 4 * 500)
+    monkeypatch.setattr(show, "SECONDS_BETWEEN_LINES", 0.01)
+    for flags, draws in (((), 500), (("--draws", 777), 777), (("--significance", 0.005), 1000)):
+        code, out, error = invoke("test", "fit", "r.csv", *READ, *flags)
+        assert code == 0, error
+        assert f"from {draws:,} draws" in out
+        assert ("are simulated in place of 9,999" in error) == (draws != 777)
+        assert "Testing … (0 s so far)" in error
+        found = json.loads(invoke("test", "fit", "r.csv", *READ, *flags, "--json")[1])
+        assert found["num_draws"] == draws
+        assert found["tests"][0]["p_value"] * (draws + 1) == pytest.approx(
+            round(found["tests"][0]["p_value"] * (draws + 1)), abs=1e-3
+        )
+    tables = ("test", "equal", "r.csv", "r.csv", *READ)
+    assert json.loads(invoke(*tables, "--json")[1])["num_draws"] == 250
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from cases import X64
 
 from rrjax.data.errors import StudyError
+from rrjax.study.arguments import Progress
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("typer")
@@ -190,6 +192,23 @@ def test_warnings_of_a_run_are_said_in_words(settled, own, monkeypatch):
     assert "warn(" not in said
     assert settled.error.flag == "--out"
     assert settled.error.file.as_posix() == "out/study"
+
+
+def test_a_run_says_how_far_it_is_where_no_terminal_shows_it(settled, own, monkeypatch):
+    """A line before the first batch, and one with the part that is done and the time that is left."""
+
+    def run(self, folder, progress, **arguments):
+        for done, seconds in ((0, 0), (25, 10.0), (50, 70.0)):
+            progress(Progress(done, 100, 0, seconds))
+            time.sleep(0.2)
+        raise StudyError("another study", argument="folder", file=folder)
+
+    monkeypatch.setattr("rrjax.study.Study.run", run)
+    monkeypatch.setattr("rrjax.cli.show.SECONDS_BETWEEN_LINES", 0.02)
+    code, _, said = settled("study", own, "--out", "out")
+    assert code == 2
+    for part in ("compiling … (0 s so far)", ": 25% (0 s so far)", ": 50%, 0:02:00 left (0 s so far)"):
+        assert part in said
 
 
 def test_a_study_that_is_not_there(settled):
