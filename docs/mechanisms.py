@@ -251,6 +251,9 @@ def _two_samples() -> list[str]:
             "`UnrelatedQuestionTwoSamples` (`unrelated-question-two-samples`) with "
             "`inference.unrelated_question(counts, design)`, or the same flags. The samples are of different "
             "respondents. Tests: `tests/inference/test_unrelated_question.py`.",
+            "",
+            "All estimates from two samples have a test that the answers fit the design, as they are (`fit_p_value`) "
+            "and with the samples exchanged (`swapped_p_value`). Sizes and coverage: `validation/two_samples.py`.",
         ]
     )
 

@@ -110,8 +110,8 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
     between = show.between(facts["lower"], facts["upper"])
     for place, (title, name, error) in enumerate(rows):
         value = facts.get(error, math.nan)
-        shown = show.percent(value) if math.isfinite(value) else ""
-        table.add_row(title, show.percent(facts[name]), shown, "" if place else between)
+        cells = [show.percent(each) if math.isfinite(each) else "" for each in (facts[name], value)]
+        table.add_row(title, *cells, "" if place else between)
     show.show_table(table)
     show.out.print()
     show.say(
@@ -153,24 +153,24 @@ def _unrelated(
 
 def _warnings(facts: dict[str, Any], sample: str) -> list[str]:
     """Sentences on answers that do not fit the design, and on an estimate at the boundary."""
-    said = []
+    sentences = []
     if facts["fit_p_value"] <= MISFIT:
-        said.append(
+        sentences.append(
             f"No shares explain these answers (p = {facts['fit_p_value']:.2g}): do not use the estimates. Check "
             "--parameter, which answer is yes, and --sample."
         )
         if facts["swapped_p_value"] > MISFIT:
             column, _, levels = sample.partition("=")
             swapped = ",".join(reversed(listed_in("--sample", levels)))
-            said.append(
+            sentences.append(
                 f"With the two samples exchanged they fit (p = {facts['swapped_p_value']:.2g}): give --sample "
                 f"{column}={swapped} if the parameters are in that order."
             )
     if not math.isfinite(facts["share"]):
-        said.append("By these answers nobody follows the rules, so they say nothing of those who do.")
+        sentences.append("By these answers nobody follows the rules, so they say nothing of those who do.")
     elif not math.isfinite(facts["standard_error"]):
-        said.append("The estimate is at the boundary of possible shares, and has no standard errors.")
-    return said
+        sentences.append("The estimate is at the boundary of possible shares, and has no standard errors.")
+    return sentences
 
 
 def _counted(files: Files, text: str, yes: int) -> tuple[np.ndarray, int]:

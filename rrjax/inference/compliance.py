@@ -62,10 +62,11 @@ def compliance(
     null law is half that of χ²₁ if the best point without them has both other kinds. If it has one kind only, both
     shares are at the boundary, and the law depends on the angle ω between the sides that meet there, in the metric of
     the information: P(T ≥ t) = ½·P(χ²₁ ≥ t) + max(ω − π/2, 0)/π·P(χ²₂ ≥ t). Given which of the two it is, this is an
-    upper bound of the tail wherever the truth lies, with half a report as a correction for continuity. The size is at
-    most 0.053 at 0.05, and 0.011 at 0.01, for 25 respondents or more in each sample, also if nobody or few have the
-    attribute (`validation/two_samples.py`). The test of fit is that of `rrjax.inference.unrelated_question`. Both tests
-    are conservative for the same people, whose answers are positively correlated.
+    upper bound of the tail wherever the truth lies. T is corrected for continuity by half of the smallest step that one
+    report can make. The size is at most 0.053 at 0.05, and 0.011 at 0.01, for 25 respondents or more in each sample,
+    also if nobody or few have the attribute (`validation/two_samples.py`). The test of fit is that of
+    `rrjax.inference.unrelated_question`. Both tests are conservative for the same people, whose answers are positively
+    correlated.
 
     The 95 % intervals cover 0.935 or more for 25 to 200 respondents in each sample, and less in one case, at any
     number: 0.92 for `StochasticLieDetector` if nobody has the attribute.
@@ -125,7 +126,7 @@ def _all_comply(number, yes, fit):
     variance = jnp.where(variance > 0, variance, 1)
     root = jnp.sqrt(jnp.maximum(-2 * fit.values[0] - fit.misfit, 0))
     # The share of kind 2 that solves both equations is a weighted sum of the shares of yes. One report moves it by a
-    # weight / N; half of the smallest such step is the correction for continuity.
+    # weight / N; half of the smallest such step is the correction for continuity. A weight of zero has rounding.
     weights = jnp.abs(fit.inverse[2, :2])
     steps = jnp.where(weights > 1e-4 * jnp.max(weights), weights / number, jnp.inf)
     root = jnp.maximum(root - jnp.min(steps) / 2 / jnp.sqrt(weights**2 @ variance), 0)
