@@ -334,7 +334,8 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
     for row, place in enumerate(top.tolist()):
         cells = [show.printable(texts[name][row]) for name in columns.names]
         found_shares = [show.share(each[place]) for each in shares.values()]
-        rest = [show.percent(numbers[name][place]) for name in ("unbiased", "standard_error")]
+        error = numbers["standard_error"][place]
+        rest = [show.percent(numbers["unbiased"][place]), "" if np.isnan(error) else show.percent(error)]
         table.add_row(*cells, *found_shares, *rest)
     show.show_table(table)
     left = theta.size - len(top)

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from rrjax.cli import show
+from rrjax.cli.answers import said
 from rrjax.cli.collection import Collection
 from rrjax.cli.estimates import too_large
 from rrjax.cli.findings import Findings
@@ -217,7 +218,7 @@ def provenance(
         "Read": listed,
         "Column": show.printable(counted.column),
         "Reports": reports,
-        "Categories": show.printable(counted.domain.describe()),
+        "Categories": show.printable(counted.domain.describe()) + said(counted.domain, collection.yes),
         "Mechanism": made_by + (f" ({mechanism.note})" if mechanism.note else ""),
         "ε": epsilon,
         "Known from": "the file, which says how its reports were made"

@@ -52,6 +52,15 @@ class Row:
     about: About = "users"
 
     @property
+    def impossible(self) -> bool:
+        """Whether the estimate is one that no users have, such as a negative share."""
+        if (values := self.statement.values) is None:
+            return False
+        least, most = values.min(), values.max()
+        span = (least - most, most - least) if self.about == "difference" else (least, most)
+        return not span[0] <= self.value <= span[1]
+
+    @property
     def contradicted(self) -> bool:
         """Whether there is no interval, because no distribution explains the reports."""
         return self.lower is None or self.lower != self.lower
@@ -82,7 +91,7 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
         _draw(output.plot, rows, collection, level)
     if output.json:
         facts = {"level": level, "by": asked.by, "weights": asked.weights, "num_without_level": num_left_out}
-        facts["num_contradicted"] = sum(row.contradicted for row in rows)
+        facts |= {f"num_{name}": sum(getattr(row, name) for row in rows) for name in ("contradicted", "impossible")}
         facts["statements"] = [row.facts() for row in rows]
         show.record({"command": "estimate"} | collection.facts() | facts | output.files)
         return
@@ -293,6 +302,13 @@ def contradicted(rows: list[Row], level: float, collection: Collection) -> str:
 
 
 def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
+    """Sentences about the kinds of the intervals, for how many users they are valid, and impossible estimates."""
+    number = show.number(count := sum(row.impossible for row in rows), "estimate is", "estimates are")
+    beyond = f" {number} impossible, as unbiased ones may be: believe the interval."
+    return _validity(rows, asked, exact=exact) + beyond * (count > 0)
+
+
+def _validity(rows: list[Row], asked: Asked, *, exact: bool) -> str:
     """A sentence about the kinds of the intervals, and the numbers of users for which they are valid."""
     if asked.weights is not None:
         return (

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_counts, float_of
-from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Naming, Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.affine_mle import maximum
@@ -73,18 +72,3 @@ def naming_law(
     sign = jnp.where(lift.others if isinstance(lift, Naming) else False, -1, 1).astype(dtype)
     noise = jnp.broadcast_to(noise + jnp.maximum(-sign, 0), (size,))
     return aligned((counts, noise, sign))
-
-
-def as_naming_law(mixture: Mixture) -> tuple[Float[Array, " K"], Float[Array, " K"], Float[Array, ""]]:
-    """As `naming_law`; refuses mixtures of reports that name other than one category.
-
-    Raises:
-        ValueError: Such a mixture.
-    """
-    law = naming_law(mixture)
-    if law is None:
-        raise ArgumentError(
-            "the reports of this mixture name several categories: standard errors exist where each names one",
-            argument="mixture",
-        )
-    return law

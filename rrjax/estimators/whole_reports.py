@@ -80,7 +80,10 @@ def equivalent(data: Evidence, theta: Float[Array, " K"], reports: Reports) -> E
 
 @jax.jit
 def errors_of_whole_reports(theta: Float[Array, " K"], mixture: Mixture) -> Float[Array, " K"]:
-    """Standard errors of shares estimated from whole reports, from their information at a positive θ near the truth."""
+    """Standard errors of shares estimated from whole reports, from their information at θ, near the truth.
+
+    Shares of zero are taken as given, with an error of zero.
+    """
     number = jnp.sum(jnp.asarray(mixture.weights)).astype(theta.dtype)
     return jnp.sqrt(_step(theta, as_mixture(mixture, None)[1])[1] / number)
 
@@ -88,11 +91,11 @@ def errors_of_whole_reports(theta: Float[Array, " K"], mixture: Mixture) -> Floa
 def _step(theta: Float[Array, " K"], reports: Reports) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """One step of Newton's method from θ, and N times its variances.
 
-    In relative changes, as in `accelerations`: their system keeps its scale where shares are tiny.
+    In relative changes, as in `accelerations`: their system keeps its scale where shares are tiny. Zeros stay.
     """
     slope = reports.slopes(theta)
     curvature = curvature_of(theta, reports, numbers_of(reports.lift, theta.dtype))
-    factor = factored(raised(curvature, jnp.zeros_like(theta)))
+    factor = factored(raised(curvature, jnp.where(theta > 0, 0, 1).astype(theta.dtype)))
     right = [(theta * (slope - theta @ slope))[:, None], theta[:, None], jnp.eye(theta.shape[0], dtype=theta.dtype)]
     solution = solved(factor, jnp.concatenate(right, axis=1))
     change, answer, inverse = solution[:, 0], solution[:, 1], solution[:, 2:]

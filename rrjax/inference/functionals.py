@@ -79,13 +79,14 @@ def linear_functional(
             the intervals "exact" and "normal" are shorter; "conservative" is the same for both.
 
     Returns:
-        `Estimate`, in the unit of `values`. The square of the standard error is exact in expectation, except for the
-        estimand "users" of a tally, whose estimated shares are cut to [0, 1]: there it is a seventh too small if a
-        category has at most one user. The standard error of a tally is NaN if "exact" does not apply. "exact" limits
-        are as accurate as `intervals`; "conservative" limits are a fiftieth longer than their bound, partly for
-        rounding. The limits are NaN if the interval contains no value of a distribution: the reports contradict their
-        mechanism, or chance has led there, with probability 1 − level at most. All NaN for unusable counts or ε, or
-        (under tracing) unusable values or level.
+        `Estimate`, in the unit of `values`. The square of the standard error is exact in expectation while the value is
+        possible. It is at least that of users who all hold one value, the possible one nearest to the estimate, so that
+        it is not 0 where all reports are the same. For the estimand "users" of a tally estimated shares are cut to [0,
+        1]: there it is a seventh too small if a category has at most one user. The standard error of a tally is NaN if
+        "exact" does not apply. "exact" limits are as accurate as `intervals`; "conservative" limits are a fiftieth
+        longer than their bound, partly for rounding. The limits are NaN if the interval contains no value of a
+        distribution: the reports contradict their mechanism, or chance has led there, with probability 1 − level at
+        most. All NaN for unusable counts or ε, or (under tracing) unusable values or level.
 
     Raises:
         ValueError: A wrong shape or dtype, values that are not numbers or all the same, a level outside (0, 1), or a
@@ -246,20 +247,36 @@ def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, est
     if is_tally:
         apart = jnp.argmax(jnp.abs(deviations))
         supported, held = data.support[apart] / number, jnp.clip(shares[apart], 0, 1)
-        d = rates_at(data.rates, apart).d
-        variance = supported * (data.others[apart] / number) / d**2 * (number / (number - 1))
+        rates = rates_at(data.rates, apart)
+        variance = supported * (data.others[apart] / number) * (number / (number - 1))
+        variance = jnp.maximum(variance, (rates.q + rates.d * held) * (rates.not_q - rates.d * held)) / rates.d**2
         variance = variance - held * (1 - held) if estimand == "users" else variance
         variance = jnp.where(lone[0] | lone[1], variance, jnp.nan)
     elif estimand == "users":
         # The variance of the report of a user with x, measured from the mean: (1 − d)·(d·x² + the mean of all x²)/d².
         lost = 1 - data.rates.d
         squares = jnp.sum(deviations**2) / size
-        held = jnp.clip(squares + jnp.sum((deviations**2 - squares) * shares), 0, jnp.max(deviations**2))
+        held = squares + jnp.sum((deviations**2 - squares) * shares)
+        held = jnp.clip(held, (jnp.clip(value, 0, 1) - centre) ** 2, jnp.max(deviations**2))
         variance = lost * (held / data.rates.d + squares / data.rates.d**2)
     else:
         named = accurate_sum(deviations * data.support) / number
-        variance = jnp.sum(data.support * (deviations - named) ** 2) / (number - 1) / data.rates.d**2
+        variance = jnp.sum(data.support * (deviations - named) ** 2) / (number - 1)
+        least = least_variance(value, centre, jnp.sum(deviations**2) / size, data.rates.d)
+        variance = jnp.maximum(variance, least) / data.rates.d**2
     return Estimate(value, jnp.sqrt(jnp.maximum(variance, 0) / number), value, value)
+
+
+def least_variance(mean: Array, centre: Array, spread: Array, d: Array) -> Float[Array, ""]:
+    """The smallest variance of a report's x, from 0 to 1, given the users' mean: all of them hold x = mean, cut.
+
+    Args:
+        mean: Scalar, an estimate, which may be outside of [0, 1].
+        centre: Scalar, the mean of x over the categories.
+        spread: Scalar, its variance there.
+        d: Scalar, the probability that a report is its user's value.
+    """
+    return (1 - d) * (spread + d * (jnp.clip(mean, 0, 1) - centre) ** 2)
 
 
 def normal_limits(value: Array, error: Array, miss: Any) -> tuple[Array, Array]:

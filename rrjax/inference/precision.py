@@ -13,10 +13,12 @@ from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
-from rrjax.data.mixture import Mixture
+from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.affine_mle import maximum, slope_on_support
 from rrjax.estimators.closed_form import mle_star
-from rrjax.estimators.maximum_likelihood import as_naming_law
+from rrjax.estimators.em import ibu
+from rrjax.estimators.maximum_likelihood import naming_law
+from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.numerics.bisection import bisected, geometric_mean
 from rrjax.numerics.implicit import with_derivative
@@ -123,24 +125,26 @@ def _checked(theta, num_users, epsilon, estimand, mechanism):
 
 
 def standard_errors(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
-    """Standard errors of `mle_star`, or of `mle` of a survey design, inside the simplex, by the delta method.
+    """Standard errors of the maximum likelihood estimate (`mle_star`, `mle`) inside the simplex, by the delta method.
 
     On the m categories of the estimate's support, with f their shares of the S reports that name one of them, θ is
     affine in f. Its slope is 1 + m/e1 for randomized response, 1 + Σa/d for a survey design; the standard error is the
     slope times sqrt(f(1−f)/S). It takes the support as given. A category with an estimate of zero or near it has no
     normal error: for those use `intervals`. If a survey's estimate keeps all categories, its errors are also those of
-    `inv`.
+    `inv`. For other mixtures (channels, groups of users, whole reports) the errors are those of the observed
+    information on the support; of surveys they are the same.
 
     Args:
-        counts: `[K]`, integers, the reports per category; or the `Mixture` of a survey design.
+        counts: `[K]`, integers, the reports per category; or a `Mixture`, with K up to 512 unless it is of a survey
+            design.
         epsilon: Scalar, nats; not with a mixture.
 
     Returns:
         `[K]`, probability; NaN off the support of the estimate, and for a point mass. All NaN for unusable counts or ε.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, an ε with a mixture, or a mixture of reports that name several
-            categories.
+        ValueError: A wrong shape or dtype, K < 2, an ε with a mixture, or a mixture of too many categories or
+            with weights that are no integers.
 
     Example:
         >>> import rrjax
@@ -150,13 +154,30 @@ def standard_errors(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = Non
         >>> mixture = rrjax.mechanisms.ForcedResponse(4 / 6, [1 / 2, 1 / 2]).mixture_of_counts([300, 700])
         >>> [f"{error:.4f}" for error in rrjax.inference.standard_errors(mixture).tolist()]
         ['0.0217', '0.0217']
+        >>> groups = rrjax.surveys.groups.mixture([mixture, mixture])
+        >>> [f"{error:.4f}" for error in rrjax.inference.standard_errors(groups).tolist()]
+        ['0.0154', '0.0154']
     """
     if not isinstance(counts, Mixture):
         return _standard_errors(*as_survey(counts, epsilon, whole=True))
     if epsilon is not None:
         message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"
         raise ArgumentError(message, argument="epsilon")
-    return _survey_errors(*as_naming_law(counts))
+    if not jnp.issubdtype(jnp.asarray(counts.weights).dtype, jnp.integer):
+        raise ArgumentError(
+            "standard errors depend on the number of reports, and weights that are floats do not have it: give counts "
+            "as integers",
+            argument="counts",
+        )
+    if (law := naming_law(counts)) is not None:
+        return _survey_errors(*law)
+    if counts.num_categories > MAX_CATEGORIES:
+        raise ArgumentError(
+            f"the information of these reports has K×K numbers, for K up to {MAX_CATEGORIES}; got K = "
+            f"{counts.num_categories:,}: `intervals` of their tally have no such limit",
+            argument="counts",
+        )
+    return _errors_by_information(counts)
 
 
 @jax.jit
@@ -173,6 +194,17 @@ def _survey_errors(counts, weights, sign):
     kept, total = _kept_reports(counts, active, weights.dtype)
     share = kept / jnp.where(total > 0, total, 1)
     return _delta_method(active & (total > 0), share, total, slope_on_support(weights, sign, active))
+
+
+@jax.jit
+def _errors_by_information(mixture):
+    theta, reports = as_mixture(mixture, None, ibu(mixture, accelerate="newton").theta)
+    # At the maximum either the share or the slope's distance from that of the support is zero, but for rounding.
+    slope = reports.slopes(theta)
+    active = theta > 1 - slope / (theta @ slope)
+    held = jnp.where(active, theta, 0)
+    errors = errors_of_whole_reports(held / jnp.sum(held), mixture)
+    return jnp.where(active & (jnp.sum(active, dtype=jnp.int32) > 1), errors, jnp.nan)
 
 
 def _kept_reports(counts, active, dtype):

@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import as_probability, as_scalar, as_values, complement, float_dtype, is_real
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.inference.functionals import Estimate, Scale, as_numbers
+from rrjax.inference.functionals import Estimate, Scale, as_numbers, least_variance
 from rrjax.inference.intervals import within
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
@@ -144,8 +144,9 @@ def weighted_functional(
 
     Returns:
         `Estimate`, its limits cut to the range of the values. The standard error is NaN if the effective sample size is
-        below two: then one report has nearly all the weight, and the limits are nearly the whole range. The limits are
-        NaN if no distribution explains the reports, as in `linear_functional`. All NaN for unusable counts or ε.
+        below two: then one report has nearly all the weight, and the limits are nearly the whole range. Otherwise it is
+        above zero, as in `linear_functional`. The limits are NaN if no distribution explains the reports. All NaN for
+        unusable counts or ε.
 
     Raises:
         ValueError: Not `WeightedCounts`, values that are not numbers or all the same, or a level outside (0, 1).
@@ -216,22 +217,28 @@ def _weighted(counts, epsilon, c, miss):
     effective = jnp.maximum(total**2 / jnp.where(usable, squares, 1), 1)
     correction = 1 / jnp.sqrt(jnp.where(effective >= SMALLEST_EFFECTIVE_SIZE, 1 - 1 / effective, jnp.nan))
 
-    def estimate(mean, error, variance, centre):
-        """The estimate from the mean of the reports, its squared error × (Σ w)², and the variance of the reports."""
+    def estimate(mean, error, variance, centre, spread):
+        """The estimate from the mean of the reports, its squared error × (Σ w)², and the variance of the reports.
+
+        The last two are the mean and the variance of x over the categories.
+        """
         error = correction * jnp.sqrt(jnp.maximum(error, 0)) / total
         size = _equivalent_size(mean, jnp.where(jnp.isnan(error), 0, error), variance, effective, -jnp.log(miss / 2))
         limits = within(*(centre + gain * (limit - centre) for limit in _limits(mean, size, miss)))
-        return Estimate(centre + gain * (mean - centre), gain * error, *limits)
+        value = centre + gain * (mean - centre)
+        least = jnp.sqrt(squares * least_variance(value, centre, spread, 1 / gain))
+        return Estimate(value, gain * jnp.maximum(error, least / total), *limits)
 
     if c is None:
         # A report names a category or does not.
         error = counts.squares * (1 - share) ** 2 + (squares - counts.squares) * share**2
-        found = estimate(share, error, share * (1 - share), 1 / size)
+        found = estimate(share, error, share * (1 - share), 1 / size, (1 - 1 / size) / size)
         return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
     scale = Scale.of(c)
     mean = accurate_sum(share * scale.unit)
     squared = (scale.unit - mean) ** 2
-    found = estimate(mean, accurate_sum(counts.squares * squared), accurate_sum(share * squared), jnp.mean(scale.unit))
+    law = jnp.mean(scale.unit), jnp.var(scale.unit)
+    found = estimate(mean, accurate_sum(counts.squares * squared), accurate_sum(share * squared), *law)
     return scale.mapped(found, usable & scale.usable, 1)
 
 

@@ -23,6 +23,9 @@ from rrjax.mechanisms.record import Record, num_kinds_of
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
 
+ROUNDING = 64
+"""Rounding of a variance, in units of the dtype's accuracy of the mean square."""
+
 
 @register(data_fields=["columns"])
 @dataclasses.dataclass(frozen=True)
@@ -118,10 +121,15 @@ class Product(Record):
         return self._unbiased(counts, square=False)
 
     def inv_variances(self, counts: ArrayLike) -> Float[Array, " K"]:
-        """Variances of `inv` about the distribution that the users are drawn from, `[∏K]`: estimated without bias."""
+        """Variances of `inv` about the distribution that the users are drawn from, `[∏K]`: estimated without bias.
+
+        NaN where all reports say the same of a cell, but for rounding: they do not tell how they vary.
+        """
         total = jnp.sum(self._complete(counts))
-        theta = self._unbiased(counts, square=False)
-        return jnp.maximum(self._unbiased(counts, square=True) - theta**2, 0) / (total - 1)
+        theta, square = (self._unbiased(counts, square=each) for each in (False, True))
+        spread = square - theta**2
+        known = spread > ROUNDING * jnp.finfo(spread.dtype).eps * square
+        return jnp.where(known, spread, jnp.nan) / (total - 1)
 
     def debias(self, reports: Sequence[ArrayLike]) -> Float[Array, "*s K"]:
         """Unbiased vectors of joint shares from single users: products of the columns' own."""

@@ -187,3 +187,26 @@ def test_levels_and_labels_are_shown_not_obeyed(invoke):
     code, _, error = invoke("estimate", "odd.csv", *read, "--by", "place", "--group", "x=a,b", "--counts", "w")
     assert code == 2
     assert "--counts" in error
+
+
+@pytest.mark.long
+def test_an_impossible_estimate_has_an_error_and_a_sentence(invoke):
+    """Nobody of three says yes: −50 % by inversion."""
+    io.write_table(
+        "s.csv", {"answer": np.array(["no", "no", "no", "yes", "yes", "no"]), "city": np.array(list("AAABBB"))}
+    )
+    with open("d.txt", "w") as file:
+        file.write("yes\nno\n")
+    line = ("estimate", "s.csv", "--column", "answer", "--domain", "d.txt", "--group", "yes=yes", "--by", "city")
+    warner = ("--mechanism", "warner", "--parameter", "truth_probability=0.75")
+    for how in (("--epsilon", np.log(3)), warner, (*warner, "--normal"), ("--epsilon", np.log(3), "--normal")):
+        code, out, error = invoke(*line, *how, "--json")
+        assert code == 0, error
+        found = json.loads(out)
+        rows = {row["of"]: row for row in found["statements"]}
+        row = rows["A"]
+        assert found["num_impossible"] == 2  # and the difference of −133 %
+        assert row["value"] == pytest.approx(-0.5)
+        assert row["standard_error"] == pytest.approx(np.sqrt(3 / 16 / 3) / 0.5)
+        assert (row["lower"], row["upper"] > 0.3) == (0, True)
+    assert json.loads(invoke(*line[:-2], "--epsilon", np.log(3), "--json")[1])["num_impossible"] == 0

@@ -110,6 +110,32 @@ def test_values_and_errors_are_those_of_the_inversion(estimand):
     np.testing.assert_allclose([found.lower, found.upper], [found.value - half, found.value + half], rtol=RTOL)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("estimand", ["distribution", "users"])
+def test_reports_that_are_all_the_same_have_an_error(estimand):
+    """That of an empty category: q(1 − q)/(N·d²). Inside, by the same formula, it is that of the counts."""
+    mechanism = rrjax.RandomizedResponse(3, EPSILON)
+    q, d = float(mechanism.q), float(mechanism.p - mechanism.q)
+    counts = np.asarray([0, 5, 0])
+    tally = rrjax.Tally(counts, 5, rates=mechanism.rates)
+    wanted = math.sqrt(q * (1 - q) / 5) / d
+    for data, epsilon in ((counts, EPSILON), (tally, None)):
+        for method in ("exact", "normal"):
+            found = linear_functional(data, epsilon, values=[1, 0, 0], method=method, estimand=estimand)
+            assert float(found.value) == pytest.approx(-q / d, rel=RTOL)
+            assert float(found.standard_error) == pytest.approx(wanted, rel=RTOL)
+            assert float(found.lower) < 0.01 < float(found.upper)
+    if estimand == "users":
+        return
+    # A mean: reports of users who all hold the middle one are 0, 1, 2 with q, 1 − 2q, q.
+    found = linear_functional(counts, EPSILON, values=[0, 1, 2], method="normal")
+    assert float(found.standard_error) == pytest.approx(math.sqrt(2 * q / 5) / d, rel=RTOL)
+    weighted = weighted_functional(weighted_counts(np.ones(5, int), np.ones(5), 3), EPSILON, values=[0, 1, 2])
+    assert float(weighted.standard_error) == pytest.approx(float(found.standard_error), rel=RTOL)
+    one = linear_functional([0, 1, 0], EPSILON, values=[1, 0, 0])
+    assert math.isnan(one.standard_error)
+
+
 def test_the_unit_of_the_values_does_not_matter():
     for method in ("conservative", "normal"):
         plain = np.asarray(linear_functional(COUNTS, EPSILON, values=NUMBERS, method=method))

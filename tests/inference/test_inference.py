@@ -557,6 +557,26 @@ def test_standard_errors_are_the_spread_of_the_estimates():
     np.testing.assert_allclose(errors.mean(0), spread, rtol=4 / math.sqrt(8000))
 
 
+@pytest.mark.long
+def test_standard_errors_of_channels_and_groups_are_those_of_their_information():
+    channel = rrjax.mechanisms.Channel(np.asarray(rrjax.RandomizedResponse(4, 2.0).channel()))
+    errors = jax.jit(jax.vmap(lambda counts: standard_errors(channel.mixture_of_counts(counts))))
+    counts = np.array([[5200, 2900, 1000, 1500], [5200, 2900, 1000, 900]], INT)
+    wanted = [standard_errors(each, 2.0) for each in counts]
+    np.testing.assert_allclose(errors(counts), wanted, rtol=1e-7 if X64 else 5e-3)
+    np.testing.assert_allclose(
+        standard_errors(channel.mixture_of_counts(counts[0])), wanted[0], rtol=1e-7 if X64 else 5e-3
+    )
+    design = rrjax.mechanisms.ForcedResponse(0.6, [0.5, 0.3, 0.2])
+    mixture = design.mixture_of_counts([500, 430, 170])
+    groups = rrjax.surveys.groups.mixture([mixture, mixture])
+    np.testing.assert_allclose(standard_errors(groups), np.asarray(standard_errors(mixture)) / math.sqrt(2), rtol=1e-3)
+    large = rrjax.surveys.groups.mixture(np.ones((2, 600), int), np.array([1.0, 2.0]))
+    for unusable in (large, design.mixture_of_counts([500.0, 430.0, 170.0])):
+        with refused("counts"):
+            standard_errors(unusable)
+
+
 def test_a_point_mass_has_no_standard_error():
     assert np.isnan(standard_errors([100, 0, 0], 2.0)).all()
 

@@ -111,6 +111,15 @@ def test_the_inversion_is_unbiased(product):
     np.testing.assert_allclose(expected, shares, atol=2e-5)
 
 
+def test_reports_that_are_all_the_same_do_not_tell_their_error():
+    product = Product(OF_COLUMNS["two"])
+    counts = np.zeros(product.num_kinds, int)
+    counts[0, 1] = 3
+    assert np.isnan(product.inv_variances(counts)).all()
+    counts[1, 0] = 1
+    assert np.isfinite(product.inv_variances(counts)).any()
+
+
 def test_marginals_of_the_inversion_are_those_of_the_columns():
     product = Product(OF_COLUMNS["two"])
     _, _, reports = drawn(product, 5000)
