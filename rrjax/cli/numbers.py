@@ -93,6 +93,7 @@ class NumberCollection:
             "num_missing": found.num_missing,
             "num_categories": metadata.num_categories,
             "domain": metadata.domain.describe(),
+            "yes": None,
             "range": metadata.range,
             "mechanism": metadata.mechanism.name,
             "epsilon": metadata.effective_epsilon,

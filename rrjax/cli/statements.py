@@ -56,7 +56,7 @@ class Row:
         """Whether the estimate is one that no users have, such as a negative share."""
         if (values := self.statement.values) is None:
             return False
-        least, most = values.min(), values.max()
+        least, most = float(values.min()), float(values.max())
         span = (least - most, most - least) if self.about == "difference" else (least, most)
         return not span[0] <= self.value <= span[1]
 
