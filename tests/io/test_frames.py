@@ -10,9 +10,11 @@ from cases import INT
 from refusals import refused
 
 import rrjax
+from rrjax.data.errors import MissingPackage
 from rrjax.io import DataError, Source, count_frame, count_reports, tally_frame
 from rrjax.io.domain import Domain
 from rrjax.mechanisms import MECHANISMS, Channel, HadamardResponse, OptimizedUnaryEncoding, SubsetSelection
+from tests.refusals import refused
 
 nw = pytest.importorskip("narwhals.stable.v2", reason="data frames need rrjax[frames]")
 duckdb = pytest.importorskip("duckdb")
@@ -311,8 +313,8 @@ def test_names_of_columns_that_are_none():
 
 @pytest.mark.once
 def test_without_narwhals_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "narwhals.stable.v2", None)
-    with pytest.raises(DataError, match=r"pip install 'rrjax\[frames\]'"):
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with refused(error=MissingPackage, value="narwhals"):
         count_frame(pl.DataFrame({"report": [0, 1]}))
 
 

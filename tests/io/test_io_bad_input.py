@@ -449,9 +449,10 @@ def test_without_duckdb(tmp_path):
     path.write_text("a\n1\n2\n")
     code = (
         "import sys; sys.modules['duckdb'] = None\n"
-        "from rrjax.io import Source, count_reports, DataError\n"
+        "from rrjax.data.errors import MissingPackage\n"
+        "from rrjax.io import Source, count_reports\n"
         f"try: count_reports(Source({str(path)!r}))\n"
-        "except DataError as error: print(error)\n"
+        "except MissingPackage as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'rrjax[files]'" in done.stdout
