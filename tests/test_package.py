@@ -9,11 +9,11 @@ import subprocess
 import sys
 
 import pytest
+from refusals import refused
 
 import rrjax
 from rrjax.cli import main
 from rrjax.data.errors import MissingPackage
-from tests.refusals import refused
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

@@ -14,7 +14,6 @@ from rrjax.data.errors import MissingPackage
 from rrjax.io import DataError, Source, count_frame, count_reports, tally_frame
 from rrjax.io.domain import Domain
 from rrjax.mechanisms import MECHANISMS, Channel, HadamardResponse, OptimizedUnaryEncoding, SubsetSelection
-from tests.refusals import refused
 
 nw = pytest.importorskip("narwhals.stable.v2", reason="data frames need rrjax[frames]")
 duckdb = pytest.importorskip("duckdb")
