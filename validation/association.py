@@ -1,8 +1,9 @@
 """Whether the intervals for the association of two columns keep their word, and the test of independence its size.
 
 Tables of 2 × 2, 3 × 4 and 6 × 6 values have uneven margins and are independent, weakly or strongly associated: a
-mixture of the product of the margins and of the most concentrated table near a diagonal with these margins. Both
-columns are randomized response with one ε. NumPy draws the reports from the channels as written here.
+mixture of the product of the margins and of the most concentrated table near a diagonal with these margins. In further
+tables rare cells carry the association, or a category is empty. Both columns are randomized response with one ε. NumPy
+draws the reports from the channels as written here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,22 @@ SHAPES = {(2, 2): 2_000, (3, 4): 5_000, (6, 6): 20_000}
 EPSILONS = (1.0, 2.0)
 STRENGTHS = {"independent": 0.0, "weak": 0.1, "strong": 0.6}
 """The weight of the concentrated table."""
+
+
+def only_together(*shares: float) -> np.ndarray:
+    """A table whose last rows and columns occur only together, with these shares; the first two are independent."""
+    return np.diag([0.0, 0.0, *shares]) + np.pad(np.full((2, 2), (1 - sum(shares)) / 4), (0, len(shares)))
+
+
+HARD = {
+    "a cell of 1 %": (only_together(0.01), 1_000),
+    "a cell of 3 %": (only_together(0.03), 1_000),
+    "cells of 2 %, 3 %": (only_together(0.02, 0.03), 3_000),
+    "a row of 3 %": (np.array([[0.25, 0.25, 0.03], [0.2, 0.2, 0.04], [0, 0, 0.03]]), 1_000),
+    "a category empty": (np.outer([0.4, 0.35, 0.25], [0.5, 0.5, 0]), 1_000),
+    "two categories empty": (only_together(0.0), 1_000),
+}
+"""Tables with rare or empty categories, and the number of users; ε = 2. The last two are independent."""
 DRAWS = 499
 SHUFFLES = 199
 
@@ -42,12 +59,12 @@ def table(shape: tuple[int, int], weight: float) -> np.ndarray:
     return (1 - weight) * np.outer(rows, columns) + weight * near
 
 
-def reports(shape: tuple[int, int], epsilon: float, theta: np.ndarray, number: int, seed: int) -> np.ndarray:
+def reports(theta: np.ndarray, users: int, epsilon: float, number: int, seed: int) -> np.ndarray:
     """So many collections of reports, `[number, K, L]`."""
-    first, second = ((np.eye(size) * np.expm1(epsilon) + 1) / (np.exp(epsilon) + size - 1) for size in shape)
+    first, second = ((np.eye(size) * np.expm1(epsilon) + 1) / (np.exp(epsilon) + size - 1) for size in theta.shape)
     law = first @ theta @ second.T
-    drawn = np.random.default_rng(seed).multinomial(SHAPES[shape], (law / law.sum()).ravel(), size=number)
-    return drawn.reshape(number, *shape)
+    drawn = np.random.default_rng(seed).multinomial(users, (law / law.sum()).ravel(), size=number)
+    return drawn.reshape(number, *theta.shape)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -62,20 +79,22 @@ def many(keys: jax.Array, counts: jax.Array, product: Product, is_null: bool) ->
         test = independence_test(of_test, counts, num_draws=SHUFFLES).p_value if is_null else jnp.float32(1)
         return found, odds_ratios(counts, product), cramers_v(plain / jnp.sum(plain)), test
 
-    return jax.lax.map(one, (keys, counts), batch_size=4)
+    return jax.lax.map(one, (keys, counts), batch_size=20)
 
 
-def setting(shape: tuple[int, int], epsilon: float, name: str, number: int, seed: int) -> dict[str, Any]:
+def setting(name: str, theta: np.ndarray, users: int, epsilon: float, number: int, seed: int) -> dict[str, Any]:
     """Coverage and size over so many collections."""
-    theta = table(shape, STRENGTHS[name])
-    counts = reports(shape, epsilon, theta, number, seed)
+    shape = theta.shape
+    counts = reports(theta, users, epsilon, number, seed)
     product = Product(tuple(rrjax.RandomizedResponse(size, epsilon) for size in shape))
+    is_null = bool(np.allclose(theta, np.outer(theta.sum(axis=1), theta.sum(axis=0))))
     keys = jax.random.split(jax.random.key(seed), number)
     found, ratios, plain, p_values = jax.tree.map(
-        np.asarray, many(keys, jnp.asarray(counts, jnp.int32), product, name == "independent")
+        np.asarray, many(keys, jnp.asarray(counts, jnp.int32), product, is_null)
     )
     true = {"v": float(cramers_v(theta)), "information": max(float(mutual_information(theta)), 0.0)}
-    odds = theta * theta[0, 0] / (theta[:, :1] * theta[0])
+    has_ratios = bool((theta > 0).all())
+    odds = theta * theta[0, 0] / np.where(has_ratios, theta[:, :1] * theta[0], 1)
 
     def of(limits, value):
         near = 1e-6  # of the truth in float32
@@ -83,39 +102,45 @@ def setting(shape: tuple[int, int], epsilon: float, name: str, number: int, seed
             "coverage": float(((limits.lower <= value + near) & (value <= limits.upper + near)).mean()),
             "too_high": float((limits.lower > value + near).mean()),
             "too_low": float((limits.upper < value - near).mean()),
-            "width": float((limits.upper - limits.lower).mean()),
+            "width": float(np.median(limits.upper - limits.lower)),
         }
 
     own = (slice(None), slice(1, None), slice(1, None))
     inside = (ratios.lower[own] <= odds[own[1:]]) & (odds[own[1:]] <= ratios.upper[own])
     return {
-        "shape": shape, "users": SHAPES[shape], "epsilon": epsilon, "strength": name, "collections": number,
+        "shape": shape, "users": users, "epsilon": epsilon, "strength": name, "collections": number,
         "true": true, "v": of(found.cramers_v, true["v"]),
         "information": of(found.mutual_information, true["information"]),
-        "odds_ratios": [float(inside.mean(axis=0).min()), float(inside.mean())],
+        "odds_ratios": [float(inside.mean(axis=0).min()), float(inside.mean())] if has_ratios else None,
         "mean_v": float(found.cramers_v.value.mean()), "median_v": float(np.median(found.cramers_v.value)),
         "mean_plain_v": float(plain.mean()),
-        "size": float((p_values <= 0.05 * (1 + 1e-6)).mean()) if name == "independent" else None,
+        "size": float((p_values <= 0.05 * (1 + 1e-6)).mean()) if is_null else None,
     }  # fmt: skip
 
 
-def simulated(number: int, shapes: Any = SHAPES) -> tuple[list[Table], dict[str, Any]]:
-    found = []
-    settings = [(shape, epsilon, name) for shape in shapes for epsilon in EPSILONS for name in STRENGTHS]
-    for place, (shape, epsilon, name) in enumerate(settings):
-        found.append(setting(shape, epsilon, name, number, place))
+def simulated(number: int, shapes: Any = SHAPES, hard: Any = HARD) -> tuple[list[Table], dict[str, Any]]:
+    settings = [
+        (name, table(shape, STRENGTHS[name]), SHAPES[shape], epsilon)
+        for shape in shapes
+        for epsilon in EPSILONS
+        for name in STRENGTHS
+    ]
+    settings += [(name, *given, 2.0) for name, given in hard.items()]
+    found = [setting(*given, number, seed) for seed, given in enumerate(settings)]
     names = [
         [f"{row['shape'][0]} × {row['shape'][1]}", f"{row['users']:,}", f"{row['epsilon']:g}", row["strength"]]
         for row in found
     ]
+    ratios = [row["odds_ratios"] for row in found]
     covered = [
         [
-            *name, f"{row['true']['v']:.3f}", f"{row['v']['coverage']:.4f}",
+            *name, f"{row['true']['v']:.3f}", f"{row['v']['coverage']:.3f}",
             f"{row['v']['too_high']:.3f}, {row['v']['too_low']:.3f}", f"{row['v']['width']:.3f}",
-            f"{row['information']['coverage']:.4f}", f"{row['odds_ratios'][1]:.4f}, {row['odds_ratios'][0]:.4f}",
-            "" if row["size"] is None else f"{row['size']:.4f}",
+            f"{row['information']['coverage']:.3f}", f"{row['information']['width']:.3f}",
+            "" if odds is None else f"{odds[1]:.3f}, {odds[0]:.3f}",
+            "" if row["size"] is None else f"{row['size']:.3f}",
         ]
-        for name, row in zip(names, found, strict=True)
+        for name, row, odds in zip(names, found, ratios, strict=True)
     ]  # fmt: skip
     values = [
         [*name, *(f"{each:.3f}" for each in (row["true"]["v"], row["median_v"], row["mean_v"], row["mean_plain_v"]))]
@@ -126,11 +151,12 @@ def simulated(number: int, shapes: Any = SHAPES) -> tuple[list[Table], dict[str,
     tables = [
         Table(
             "Coverage of 95 % intervals, and size of the test of independence at 0.05",
-            [*first, "of V", "above, below", "width", "of the information", "of odds ratios", "size"],
+            [*first, "of V", "above, below", "width", "of the information", "width", "of odds ratios", "size"],
             covered,
             f"{number:,} collections in each setting, in float32; {DRAWS} draws of an interval, {SHUFFLES} of a test. "
-            f"A coverage or a size has a standard error of {error:.4f}. Above, below: intervals that lie above and "
-            "below the true V. Odds ratios: against the first row and column, the mean of all cells and the smallest.",
+            f"A coverage or a size has a standard error of {error:.4f}. Above, below: intervals that lie above "
+            "and below the true V. Widths are medians. Odds ratios: against the first row and column, the mean of all "
+            "cells and the smallest.",
         ),
         Table(
             "Estimates of V",
@@ -144,9 +170,9 @@ def simulated(number: int, shapes: Any = SHAPES) -> tuple[list[Table], dict[str,
 
 def main() -> None:
     parser = report.parser(__doc__)
-    parser.add_argument("--collections", type=int, default=2000, help="of each setting")
+    parser.add_argument("--collections", type=int, default=500, help="of each setting")
     options = parser.parse_args()
-    tables, record = simulated(60, [(2, 2)]) if options.quick else simulated(options.collections)
+    tables, record = simulated(60, [(2, 2)], {}) if options.quick else simulated(options.collections)
     report.publish(options, "association", "Association of columns that were randomized apart", tables, record)
 
 

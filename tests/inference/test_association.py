@@ -131,6 +131,57 @@ def test_odds_ratios_with_empty_cells_cover(name, epsilon):
         assert ((lower <= odds) & (odds <= upper)).mean(axis=0).min() > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 2000)
 
 
+RARE = np.array([[0.2475, 0.2475, 0], [0.2475, 0.2475, 0], [0, 0, 0.01]])
+"""1 % of the users carry V = 1/√2; the noise hides them."""
+
+
+@pytest.mark.long
+def test_a_rare_cell_that_noise_hides_may_carry_the_association():
+    """Of 60 collections at 95 %, four standard errors of 0.028 below."""
+    drawn = np.random.default_rng(0).multinomial(1000, law(RARE, (2.0, 2.0)).ravel(), size=60).reshape(-1, 3, 3)
+    product = Product((rrjax.RandomizedResponse(3, 2.0),) * 2)
+
+    def one(counts):
+        return association(jax.random.key(0), counts, product, num_draws=499)
+
+    found = jax.jit(lambda counts: jax.lax.map(one, counts))(drawn)
+    for limits, true in (
+        (found.cramers_v, 0.5**0.5),
+        (found.mutual_information, float(mutual_information(RARE))),
+    ):
+        assert np.mean((limits.lower <= true + 1e-6) & (true - 1e-6 <= limits.upper)) >= 0.95 - 4 * 0.028
+    # Few are so wide that they say nothing.
+    assert np.median(found.cramers_v.upper) < 0.9
+    assert np.median(found.mutual_information.upper) < 0.2
+
+
+@pytest.mark.long
+def test_without_rare_categories_no_rare_cell_widens_an_interval():
+    product = Product((rrjax.RandomizedResponse(3, 2.0),) * 2)
+    theta = 0.7 * np.outer([0.4, 0.35, 0.25], [0.4, 0.35, 0.25]) + 0.3 * np.diag([0.4, 0.35, 0.25])
+    counts = np.rint(law(theta, (2.0, 2.0)) * 1000).astype(np.int32)
+    found = association(jax.random.key(0), counts, product).cramers_v
+    assert float(found.lower) == pytest.approx(0.2, abs=0.03)
+    assert float(found.upper) == pytest.approx(0.4, abs=0.03)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [12, 13])
+def test_tables_on_both_sides_of_the_size_that_is_searched(width):
+    theta = np.full((12, width), 0.5 / (12 * width))
+    theta[np.arange(12), np.arange(12)] += 0.5 / 12
+    product = Product((rrjax.RandomizedResponse(12, 4.0), rrjax.RandomizedResponse(width, 4.0)))
+    counts = np.rint(law(theta, (4.0, 4.0)) * 100_000).astype(np.int32)
+    found = association(jax.random.key(0), counts, product, num_draws=99)
+    for limits, true in (
+        (found.cramers_v, float(cramers_v(theta))),
+        (found.mutual_information, float(mutual_information(theta))),
+    ):
+        assert float(limits.lower) < true < float(limits.upper)
+        assert float(limits.value) == pytest.approx(true, rel=0.05)
+        assert float(limits.upper) - float(limits.lower) < 0.15 * true
+
+
 def test_odds_ratios_of_true_values_are_those_of_the_table():
     counts = np.array([[900, 600], [500, 1000]])
     product = Product([rrjax.RandomizedResponse(2, 12.0), rrjax.RandomizedResponse(2, 12.0)])

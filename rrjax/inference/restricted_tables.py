@@ -1,0 +1,170 @@
+"""The table that fits reports best among all that have a given association.
+
+Noise hides rare categories, and these may carry most of an association. So the search is over all tables of the
+simplex. It minimizes the misfit, a weighted sum of squares of the shares of reports, subject to one equation: the table
+has a given Cramér's V, or a given mutual information. The equation is not convex, so the search begins at several
+tables.
+
+A step is Newton's in x = √θ, with the equation linearized (sequential quadratic programming). The sphere Σ x² = 1
+replaces the simplex. A cell at zero has the curvature of its slack, as in an interior point method.
+
+References:
+    Nocedal and Wright, "Numerical Optimization", 2006, chapters 18 and 19.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from rrjax.numerics.newton import factored, raised, solved
+from rrjax.numerics.sharding import aligned
+
+MOST_SEARCHED_CELLS = 144
+"""Limit of the number of cells of a table that is searched for: a step solves a linear system of so many equations."""
+NUM_PAIRS = 3
+"""Number of tables in which a row and a column occur only together, with which a search begins."""
+MOST_STEPS = 20
+"""Limit of the number of steps of a search."""
+LONGEST_STEP, SHORTEST_STEP = 0.25, 1e-4
+"""Limits of the length of a step, in x; a shorter one is the last."""
+STIFFNESS = 900.0
+"""Misfit, per user, of a table whose length is off by one; the misfit itself is then about one at most."""
+TINY = 1e-10
+"""Smallest share of a cell; one of zero would never move."""
+
+
+class Misfit(NamedTuple):
+    """The misfit of tables to shares of reports, Σ_uw w_uw·(P_uw(θ) − r_uw)².
+
+    The weights are 1/P_uw at the likeliest table, which is then its minimum. Times the number of users it is about
+    twice the log-likelihood that a table lacks.
+    """
+
+    reports: Float[Array, "U W"]
+    weights: Float[Array, "U W"]
+    channels: tuple[Float[Array, "U K"], Float[Array, "W L"]]
+    curvature: Float[Array, "M M"]
+    """Its second derivatives in the cells."""
+
+    def value(self, table: Float[Array, "K L"]) -> Float[Array, ""]:
+        """The misfit of a table."""
+        return jnp.sum(self.weights * self._residuals(table) ** 2)
+
+    def slope(self, table: Float[Array, "K L"]) -> Float[Array, "K L"]:
+        """Its derivative in the cells."""
+        first, second = self.channels
+        return 2 * through(self.weights * self._residuals(table), first.T, second.T)
+
+    def _residuals(self, table):
+        return through(table, *self.channels) - self.reports
+
+
+def misfit_about(
+    table: Float[Array, "K L"],
+    reports: Float[Array, "U W"],
+    channels: tuple[Float[Array, "U K"], Float[Array, "W L"]],
+    users: Float[Array, ""],
+) -> Misfit:
+    """The misfit to shares of reports whose likeliest table is given."""
+    first, second = channels
+    weights = 1 / jnp.maximum(through(table, first, second), 0.5 / users)
+    both = (first[:, None, :, None] * second[:, None, :]).reshape(reports.size, table.size)
+    curvature = 2 * jnp.einsum("un,u,um->nm", both, weights.ravel(), both, precision="highest")
+    return Misfit(reports, weights, channels, curvature)
+
+
+def through(table: Float[Array, "K L"], first: Float[Array, "U K"], second: Float[Array, "W L"]) -> Array:
+    """The shares of reports of a table, `[U, W]`."""
+    return jnp.einsum("uk,kl,wl->uw", first, table, second, precision="highest")
+
+
+def lengths(table: Float[Array, "K L"]) -> Float[Array, " 2"]:
+    """V and the root of the mutual information; near independence both grow in proportion to the deviation from it."""
+    expected = jnp.maximum(jnp.sum(table, axis=1)[:, None] * jnp.sum(table, axis=0), TINY**2)
+    squares = jnp.sum((table - expected) ** 2 / expected) / (min(table.shape) - 1)
+    nats = jnp.sum(table * jnp.log(jnp.maximum(table, TINY**2) / expected))
+    # A root has no derivative at zero.
+    return jnp.sqrt(jnp.maximum(jnp.stack([squares, nats]), 0) + TINY)
+
+
+def beginnings(table: Float[Array, "K L"], errors: Float[Array, "K L"]) -> Float[Array, "B K L"]:
+    """A table, and tables like it in which a row and a column occur only together.
+
+    The pairs are those with the smallest distance of θ_ij from √(a_i·b_j), its largest value, in standard errors.
+    """
+    rows, columns = jnp.sum(table, axis=1), jnp.sum(table, axis=0)
+    distance = (jnp.sqrt(rows[:, None] * columns) - table) / errors
+    _, cells = lax.top_k(-distance.ravel(), min(NUM_PAIRS, table.size))
+
+    def only_together(cell):
+        i, j = cell // table.shape[1], cell % table.shape[1]
+        share = jnp.clip(table[i, j], jnp.minimum(0.2 * errors[i, j], 0.5), 0.5)
+        others = table.at[i].set(0).at[:, j].set(0) + TINY
+        return ((1 - share) * others / jnp.sum(others)).at[i, j].set(share)
+
+    return jnp.concatenate([table[None], jax.vmap(only_together)(cells)])
+
+
+def nearest(
+    misfit: Misfit, starts: Float[Array, "B K L"], measure: Int[Array, ""], length: Float[Array, ""]
+) -> tuple[Float[Array, "K L"], Float[Array, ""]]:
+    """The table of the smallest misfit whose `lengths[measure]` is a given one, and its misfit, as far as found."""
+
+    def search(start):
+        rows, columns = jnp.sum(start, axis=1), jnp.sum(start, axis=0)
+        # Not the start itself: an empty cell would hardly move.
+        part = 0.998 * jnp.minimum(length / lengths(start)[measure], 1)
+        return _searched(misfit, part * start + (1 - part) * rows[:, None] * columns, measure, length)
+
+    tables, merits = lax.map(search, starts)
+    best = tables[jnp.argmin(merits)]
+    return best, misfit.value(best)
+
+
+def _searched(misfit, start, measure, length):
+    """The best table of a search, and its misfit with that of the equation."""
+
+    def merit(table):
+        return misfit.value(table) + STIFFNESS * (lengths(table)[measure] - length) ** 2
+
+    bends = jnp.asarray([1 / (min(start.shape) - 1), 0.5], start.dtype)
+
+    def step(state):
+        number, _, multipliers, table, best, least = state
+        x = jnp.sqrt(table).ravel()
+        gradient = misfit.slope(table).ravel()
+        reached, pull = jax.value_and_grad(lambda table: lengths(table)[measure])(table)
+        pull = pull.ravel()
+        slack = jnp.maximum(gradient - multipliers[0] * pull - multipliers[1], 0)
+        # Towards independence the curvature of the equation matters: that of a length is about θ/(a·b) over it.
+        product = (jnp.sum(table, axis=1)[:, None] * jnp.sum(table, axis=0)).ravel()
+        bend = 4 * jnp.maximum(-multipliers[0], 0) * bends[measure] / reached * table.ravel() / product
+        system = 4 * x[:, None] * misfit.curvature * x
+        size = jnp.diagonal(system)
+        factor = factored(raised(system, 2 * slack + bend + 1e-3 * size + 1e-5 * jnp.mean(size)))
+        right = 2 * x * jnp.stack([gradient, pull, jnp.ones_like(x)])
+        solutions = solved(factor, right.T)
+        # The multipliers of the length and of the sum, by elimination.
+        aims = jnp.stack([length - reached, jnp.zeros_like(length)]) + right[1:] @ solutions[:, 0]
+        (a, b), (_, d) = right[1:] @ solutions[:, 1:]
+        of_length = (aims[0] - b / d * aims[1]) / jnp.maximum(a - b**2 / d, 1e-6 * a + TINY**2)
+        multipliers = jnp.stack([of_length, (aims[1] - b * of_length) / d])
+        change = solutions[:, 1:] @ multipliers - solutions[:, 0]
+        change = change * jnp.minimum(1, LONGEST_STEP / jnp.maximum(jnp.linalg.norm(change), TINY))
+        new = jnp.maximum((x + change) ** 2, TINY).reshape(table.shape)
+        new = new / jnp.sum(new)
+        now = merit(new)
+        best = jnp.where(now < least, new, best)
+        return number + 1, jnp.linalg.norm(change), multipliers, new, best, jnp.minimum(now, least)
+
+    def goes_on(state):
+        return (state[0] < MOST_STEPS) & (state[1] > SHORTEST_STEP)
+
+    begun = jnp.int32(0), jnp.ones_like(length), jnp.zeros_like(start, shape=2), start, start, merit(start)
+    *_, best, least = lax.while_loop(goes_on, step, aligned(begun, start, length))
+    return best, least

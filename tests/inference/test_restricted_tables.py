@@ -1,0 +1,100 @@
+"""Tables that fit reports best among all of one association, beside SciPy's search."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from rrjax.inference import cramers_v, mutual_information
+from rrjax.inference.restricted_tables import beginnings, lengths, misfit_about, nearest
+
+USERS = 1000
+
+
+def channel(size, epsilon=2.0):
+    return (np.eye(size) * np.expm1(epsilon) + 1) / (np.exp(epsilon) + size - 1)
+
+
+def only_together(share, size=3):
+    """A table whose last row and last column occur only together; the others are independent."""
+    theta = np.full((size, size), (1 - share) / (size - 1) ** 2)
+    theta[-1], theta[:, -1] = 0, 0
+    theta[-1, -1] = share
+    return theta
+
+
+def searched(reports, likeliest, measure, length):
+    """The table, and how much worse it fits, χ²."""
+    channels = jnp.asarray(channel(reports.shape[0])), jnp.asarray(channel(reports.shape[1]))
+    misfit = misfit_about(jnp.asarray(likeliest), jnp.asarray(reports), channels, jnp.asarray(USERS, float))
+    starts = beginnings(jnp.asarray(likeliest), jnp.full(likeliest.shape, 0.007))
+    table, value = jax.jit(lambda length: nearest(misfit, starts, jnp.asarray(measure), length))(jnp.asarray(length))
+    return np.asarray(table, float), USERS * float(value)
+
+
+def test_lengths_are_those_of_the_measures():
+    theta = np.random.default_rng(0).dirichlet(np.ones(12)).reshape(3, 4)
+    expected = [float(cramers_v(theta)), np.sqrt(float(mutual_information(theta)))]
+    np.testing.assert_allclose(np.asarray(lengths(jnp.asarray(theta))), expected, rtol=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("measure", "length"), [(0, 0.05), (0, 0.2), (0, 0.45), (0, 0.69), (1, 0.1), (1, 0.3)])
+def test_none_that_scipy_finds_fits_better(measure, length):
+    theta = 0.7 * np.outer([0.5, 0.4, 0.1], [0.3, 0.6, 0.1]) + 0.3 * np.diag([0.5, 0.4, 0.1])
+    law = channel(3) @ theta @ channel(3).T
+    table, value = searched(law, theta, measure, length)
+    assert float(lengths(jnp.asarray(table))[measure]) == pytest.approx(length, abs=2e-3)
+    assert table.sum() == pytest.approx(1, abs=1e-5)
+    assert table.min() >= 0
+
+    def misfit(cells):
+        return USERS * ((channel(3) @ cells.reshape(3, 3) @ channel(3).T - law) ** 2 / law).sum()
+
+    def length_of(cells):
+        cells = np.maximum(cells, 1e-12).reshape(3, 3)
+        expected = np.outer(cells.sum(axis=1), cells.sum(axis=0))
+        nats = (cells * np.log(cells / expected)).sum()
+        return np.sqrt(max([((cells - expected) ** 2 / expected).sum() / 2, nats][measure], 0) + 1e-12)
+
+    equations = [
+        {"type": "eq", "fun": lambda cells: cells.sum() - 1},
+        {"type": "eq", "fun": lambda cells: length_of(cells) - length},
+    ]
+    rng = np.random.default_rng(0)
+    least = np.inf
+    for start in [theta.ravel(), *rng.dirichlet(np.full(9, 0.5), size=8)]:
+        found = minimize(misfit, start, bounds=[(0, 1)] * 9, constraints=equations, method="SLSQP")
+        if max(abs(each["fun"](found.x)) for each in equations) < 1e-4:
+            least = min(least, found.fun)
+    assert value <= 1.02 * least + 0.05
+
+
+def test_a_rare_pair_is_found_where_the_estimate_shows_none():
+    """A row and a column of 1 % of independent columns: V = 0.7 is half a standard error away, not 30."""
+    theta = np.outer([0.495, 0.495, 0.01], [0.495, 0.495, 0.01])
+    law = channel(3) @ theta @ channel(3).T
+    table, value = searched(law, theta, 0, 0.7)
+    assert float(cramers_v(table)) == pytest.approx(0.7, abs=0.01)
+    assert value < 3.84
+    # The other way round it is excluded: no row is rare.
+    even = np.full((3, 3), 1 / 9)
+    assert searched(channel(3) @ even @ channel(3).T, even, 0, 0.7)[1] > 30
+
+
+def test_a_table_of_this_length_is_its_own_nearest():
+    theta = only_together(0.03)
+    table, value = searched(channel(3) @ theta @ channel(3).T, theta, 0, float(cramers_v(theta)))
+    assert value < 0.05
+    np.testing.assert_allclose(table, theta, atol=2e-3)
+
+
+def test_beginnings_have_rows_and_columns_that_occur_only_together():
+    theta = 0.9 * only_together(0.03) + 0.1 / 9
+    starts = np.asarray(beginnings(jnp.asarray(theta), jnp.full((3, 3), 0.007)))
+    np.testing.assert_allclose(starts[0], theta, rtol=1e-6)
+    np.testing.assert_allclose(starts.sum(axis=(1, 2)), 1, rtol=1e-5)
+    rare = starts[1]
+    assert rare[2, 2] == pytest.approx(theta[2, 2], rel=1e-5)
+    np.testing.assert_allclose(rare[2, :2] + rare[:2, 2], 0, atol=1e-6)
