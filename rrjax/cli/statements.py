@@ -54,11 +54,10 @@ class Row:
     @property
     def impossible(self) -> bool:
         """Whether the estimate is one that no users have, such as a negative share."""
-        if (values := self.statement.values) is None:
+        if self.statement.values is None:
             return False
-        least, most = float(values.min()), float(values.max())
-        span = (least - most, most - least) if self.about == "difference" else (least, most)
-        return not span[0] <= self.value <= span[1]
+        least, most = float(self.statement.values.min()), float(self.statement.values.max())
+        return abs(self.value) > most - least if self.about == "difference" else not least <= self.value <= most
 
     @property
     def contradicted(self) -> bool:
@@ -92,8 +91,8 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
     if output.json:
         facts = {"level": level, "by": asked.by, "weights": asked.weights, "num_without_level": num_left_out}
         facts |= {f"num_{name}": sum(getattr(row, name) for row in rows) for name in ("contradicted", "impossible")}
-        facts["statements"] = [row.facts() for row in rows]
-        show.record({"command": "estimate"} | collection.facts() | facts | output.files)
+        facts |= {"statements": [row.facts() for row in rows]} | output.files
+        show.record({"command": "estimate"} | collection.facts() | facts)
         return
     show.say(collection.summary())
     show.warn(collection.warnings)
@@ -130,8 +129,7 @@ def _statements(collection: Collection, asked: Asked, top: int) -> list[Statemen
         largest, every = np.argsort(-collection.counts, kind="stable")[:top], np.arange(len(labels))
         statements = [Statement(show.printable(labels[place]), "share", every == place) for place in largest]
     names = [statement.name for statement in statements]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
         flag = {"mean": "--mean", "quantile": "--quantile", "share": "--group"}[statements[names.index(twice)].kind]
         raise UsageError(
             f"{twice!r} is asked for twice: leave one out, or give groups names, such as --group NAME=LABEL",
