@@ -311,7 +311,6 @@ def test_a_plan_for_users(invoke):
     )
     assert code == 0, error
     assert "346,93" in out  # 346,933 in float32, 346,934 in float64
-    assert "subset selection" in out
     assert "times the users of subset selection" in out
     assert "Figure: plan.png" in out
 
