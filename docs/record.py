@@ -30,6 +30,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("RRJAX_DATA", ROOT.parent / "shared" / "data"))
 WIDTH = 96
+PROGRESS = re.compile(r" \(\d+ s so far\)$")
+"""The end of a line of progress, which a slow machine prints."""
 ELISION = "…"
 _FENCE = re.compile(r"( *)(```+)(\S*).*")
 _FILE = re.compile(r"# (\w+/\S+\.py)(?:, (.+))?")
@@ -157,6 +159,7 @@ def _session(block: Block, page: Path, run: Callable[[str], subprocess.Completed
         while before and not before[-1]:
             before.pop()
         printed = done.stdout.rstrip("\n").split("\n") if done.stdout.strip() else []
+        printed = [line for line in printed if not PROGRESS.search(line)]
         now += [*command, *elided(before, printed), *blank]
         place += 1
     return now
