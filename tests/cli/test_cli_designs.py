@@ -379,7 +379,7 @@ def test_exchanged_samples_and_estimates_at_the_boundary_are_said(answers):
     assert wrong["fit_p_value"] < 1e-9
     assert wrong["swapped_p_value"] == 1
     assert len(wrong["warnings"]) == 3
-    assert "--sample die=b,a" in wrong["warnings"][1]
+    assert "die=b,a" in wrong["warnings"][1]
     assert 0 <= wrong["naive"] <= 1
     right = found((400, 600), (550, 450))
     assert right["warnings"] == []
