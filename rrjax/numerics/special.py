@@ -133,6 +133,13 @@ def upper_tail(count: Float[Array, "*s"], other: Float[Array, "*s"], distance: F
     return Tail(at_share + jnp.log(integral) - divergence, failure / integral, failure)
 
 
+APART_FROM_MEAN = 0.3
+"""Excess of a count over its mean from which its tail is computed directly. Both ways are right for excesses in (0, 1).
+
+Not 0: XLA may compute an excess twice and round it twice. Where a count is its mean, the two would go two ways.
+"""
+
+
 def log_survival(
     count: Float[Array, "*s"],
     other: Float[Array, "*s"],
@@ -141,7 +148,7 @@ def log_survival(
 ) -> Float[Array, "*s"]:
     """Logarithm of P(X ≥ count) for X binomial with count + other trials; `excess` is count − its mean."""
     # Below the mean, the complement: at least other + 1 failures.
-    up = excess > 0
+    up = excess > APART_FROM_MEAN
     high, low = jnp.where(up, count, other + 1), jnp.where(up, other, count - 1)
     chance = jnp.where(up, probability, 1 - probability)
     above = jnp.where(up, excess, 1 - excess)

@@ -10,7 +10,9 @@ from refusals import refused
 from scipy import stats
 
 import rrjax
+from rrjax.data.tally import evidence
 from rrjax.inference import contradiction_test, repeated_seed_test
+from rrjax.inference.contradiction import log_above, log_below
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.mechanisms import (
@@ -329,3 +331,13 @@ def test_counts_that_were_never_randomized_are_warned_of(invoke):
         assert set(found["metadata_tests"]) == PARTS - {"sum_of_shares"}
         assert (found["advice"] is None) == (found["to_publish"] == "") == wrong
         assert found["metadata_tests"]["single"]["p_value"] > 0.01
+
+
+@pytest.mark.parametrize(("count", "number"), [(9, 10), (18, 20), (8, 10), (15, 20)])
+def test_tails_of_a_count_that_is_its_mean(count, number):
+    """XLA computes the distance from the mean twice, and may round it to two sides of zero."""
+    p = count / number
+    data = evidence(rrjax.Tally(np.array([count, number - count], INT), number, p=p, q=1 - p), None)
+    below, above = (np.exp(jax.jit(tail, static_argnums=1)(data, 1.0)) for tail in (log_below, log_above))
+    np.testing.assert_allclose(below[0], stats.binom.cdf(count, number, p), rtol=1e-4)
+    np.testing.assert_allclose(above[0], stats.binom.sf(count - 1, number, p), rtol=1e-4)
