@@ -344,7 +344,7 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
         show.say(f"… and {show.number(left, 'more cell', 'more cells')} with {rest} together", style="dim")
     show.out.print()
     show.say(
-        "closest: how much the columns interact is estimated, too; "
+        "closest: how much the columns interact is estimated, too; it has no standard error; "
         * ("closest" in shares)
         + f"likeliest: within {show.at_most(float(found.gap))} nats per report of the maximum; unbiased: by inversion"
         f"{', from those who report all' * columns.is_partial}, with its standard error."

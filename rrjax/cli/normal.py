@@ -1,4 +1,4 @@
-"""Normal intervals of means and groups from single reports, of mechanisms other than randomized response."""
+"""Normal intervals of means and groups from single reports, of mechanisms whose reports name several categories."""
 
 from __future__ import annotations
 
@@ -23,14 +23,9 @@ def normal_estimate(collection: Collection, part: Part, values: np.ndarray, leve
     The unbiased shares of most mechanisms do not add up to one. So the values are taken about a centre, which is not
     estimated: their mean, or the value of all categories but one.
     """
-    ends = [end for end in (values.min(), values.max()) if (values == end).sum() == len(values) - 1]
-    if ends and collection.design is not None:
-        return inference.linear_functional(part.data, values=values, level=level, method="normal")
     mechanism, reports = collection.mechanism, part.rows
-    if reports is None:  # a survey design: its answers, in the order of the categories
-        support, number, design = np.asarray(part.data.support), int(part.data.num_users), collection.design
-        named = number - support if design is not None and float(design.affine.truth) < 0 else support
-        reports = np.repeat(np.arange(len(named)), named)
+    assert reports is not None
+    ends = [end for end in (values.min(), values.max()) if (values == end).sum() == len(values) - 1]
     centre = ends[0] if ends else values.mean()
     chunks = [reports[start : start + REPORTS_AT_ONCE] for start in range(0, len(reports), REPORTS_AT_ONCE)]
     scores = np.concatenate([np.asarray(mechanism.debias(chunk)) @ (values - centre) for chunk in chunks])

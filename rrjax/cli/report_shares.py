@@ -248,7 +248,7 @@ def asked_for(findings: Findings) -> list[Markup]:
         cells.append([label(row.statement.name), *level, value, interval, *drawn, f"{row.num_reports:,}"])
     parts = [
         table([*columns, "Reports"], cells, "Groups and means. Each interval holds for its row, not for all at once."),
-        paragraph(told(rows, asked, exact=collection.tallied is None), kind="note"),
+        paragraph(told(rows, asked, exact=collection.mechanism.names_one), kind="note"),
     ]
     if words := contradicted(rows, findings.intervals.level, collection):
         parts.append(paragraph(words))

@@ -223,9 +223,10 @@ def _rows(
     shares: np.ndarray | None,
 ) -> list[Row]:
     epsilon, how = collection.epsilon, "normal" if asked.normal else None
-    given = epsilon if collection.tallied is None else None
+    given, mechanism = epsilon if collection.tallied is None else None, collection.mechanism
+    whole = asked.normal and not mechanism.names_one  # from single reports
+    kind = None if collection.tallied is None else mechanism
     if statement.kind == "quantile":
-        kind = None if collection.tallied is None else collection.mechanism
         data = [part.data if collection.tallied is not None else jnp.asarray(part.data) for part in parts]
         together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
         found = jax.vmap(
@@ -241,10 +242,13 @@ def _rows(
     values = np.asarray(statement.values, np.float64)
     if asked.weights is not None:
         found = [inference.weighted_functional(part.data, epsilon, values=values, level=level) for part in parts]
-    elif asked.normal and collection.tallied is not None:
+    elif whole:
         found = [normal_estimate(collection, part, values, level) for part in parts]
     elif collection.tallied is not None:
-        found = [inference.linear_functional(each.data, values=values, level=level) for each in parts]
+        found = [
+            inference.linear_functional(each.data, values=values, level=level, method=how, mechanism=kind)
+            for each in parts
+        ]
     else:
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
         batch = jax.vmap(
@@ -255,19 +259,23 @@ def _rows(
     if asked.by is not None and asked.weights is None:
         if len(parts) == 3:
             first, second = parts[1:]
-            if asked.normal and collection.tallied is not None:
+            if whole:
                 each = normal_sum(found[1:], np.array([1, -1]), values, level)
             else:
-                each = inference.difference(first.data, second.data, given, values=values, level=level, method=how)
+                each = inference.difference(
+                    first.data, second.data, given, values=values, level=level, method=how, mechanism=kind
+                )
             title = f"{first.level} less {second.level}"
             rows.append(_row(statement, title, first.num_reports + second.num_reports, each, "difference"))
         if shares is not None:
-            if asked.normal and collection.tallied is not None:
+            if whole:
                 each = normal_sum(found[1:], shares, values, level)
             else:
                 strata = [part.data for part in parts[1:]]
                 strata = np.stack(strata) if collection.tallied is None else strata
-                each = inference.stratified(strata, given, shares=shares, values=values, level=level, method=how)
+                each = inference.stratified(
+                    strata, given, shares=shares, values=values, level=level, method=how, mechanism=kind
+                )
             rows.append(_row(statement, "population", parts[0].num_reports, each, "population"))
     return rows
 
@@ -288,7 +296,7 @@ def _show(rows: list[Row], asked: Asked, level: float, collection: Collection) -
         table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
     show.show_table(table)
     show.out.print()
-    show.say(told(rows, asked, exact=collection.tallied is None))
+    show.say(told(rows, asked, exact=collection.mechanism.names_one))
     if words := contradicted(rows, level, collection):
         show.beware(words)
 

@@ -62,7 +62,8 @@ def joint_bayes(mixture: Mixture, shape: Sequence[int]) -> JointBayes:
         shape: The numbers of categories of the columns, at least two.
 
     Returns:
-        A `JointBayes`; NaN for an unusable mixture. Time O(A·∏K³) for A = 27 priors, of two columns 9.
+        A `JointBayes`, without standard errors: those of the inversion (`Product.inv_variances`) hold for the unbiased
+            shares alone. NaN for an unusable mixture. Time O(A·∏K³) for A = 27 priors, of two columns 9.
         `jit`, `vmap`; no derivatives.
 
     Raises:

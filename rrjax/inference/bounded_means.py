@@ -1,10 +1,11 @@
 r"""Limits for means of bounded values from randomized reports, valid for every number of users.
 
 Each category has a value x from 0 to 1; the mean is m = x·θ. A report is the user's value with probability d, else any
-of K categories. So the sum T of x over the reports of N users has N independent terms. Each is the user's x with
-probability d, else a random one of all K. Among all laws of the user's x with mean m, the law on 0 and 1 alone is
-largest in the convex order. Mixing with the same weights, adding independent terms and adding noise keep that order. So
-with T* the sum where the users' x are 0 or 1, plus normal noise, E f(T) ≤ E f(T*) for convex f.
+of K categories by a known law, which is uniform for randomized response. So the sum T of x over the reports of N users
+has N independent terms. Each is the user's x with probability d, else a random one. Among all laws of the user's x with
+mean m, the law on 0 and 1 alone is largest in the convex order. Mixing with the same weights, adding independent terms
+and adding noise keep that order. So with T* the sum where the users' x are 0 or 1, plus normal noise, E f(T) ≤ E f(T*)
+for convex f.
 
 **One collection** (`conservative_limits`). By Markov's inequality for (T − h)₊,
 
@@ -90,19 +91,23 @@ class Spread(NamedTuple):
         return lost * self.variance + kept * (mean * (1 - mean) + lost * (mean - self.mean) ** 2)
 
 
-def spread_of(x: Float[Array, " K"]) -> Spread:
-    """The uniform law of x, or one on a grid that is larger in the convex order."""
+def spread_of(x: Float[Array, " K"], law: Float[Array, " K"] | None = None) -> Spread:
+    """The law of x of a random category, uniform by default, or one on a grid that is larger in the convex order."""
     size = x.shape[0]
-    mean = accurate_sum(x) / size
+    weights = jnp.ones_like(x) if law is None else law
+    whole = accurate_sum(weights)
+    mean = accurate_sum(weights * x) / whole
     if size <= GRID_POINTS:
-        points, mass = x, jnp.full_like(x, 1 / size)
+        points, mass = x, weights / whole
     else:
         last = GRID_POINTS - 1
         points = jnp.arange(GRID_POINTS, dtype=x.dtype) / last
         left = jnp.clip(jnp.floor(x * last), 0, last - 1)
         right_share = x * last - left
         place = left.astype(jnp.int32)
-        mass = jnp.zeros(GRID_POINTS, x.dtype).at[place].add(1 - right_share).at[place + 1].add(right_share) / size
+        shares = weights / whole
+        mass = jnp.zeros(GRID_POINTS, x.dtype).at[place].add(shares * (1 - right_share))
+        mass = mass.at[place + 1].add(shares * right_share)
     return Spread(points, mass, mean, jnp.sum(mass * (points - mean) ** 2))
 
 

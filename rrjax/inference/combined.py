@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import Estimand, as_counts, as_one_or_each, as_scalar, complement, float_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Tally, evidence
+from rrjax.data.tally import Evidence, Rates, Tally, evidence
 from rrjax.inference.bounded_means import Collections, combined_limits, conservative_limits, spread_of
 from rrjax.inference.functionals import (
     Estimate,
@@ -22,11 +22,13 @@ from rrjax.inference.functionals import (
     as_known_numbers,
     as_numbers,
     check_options,
+    kind_of,
     linear_functional,
     normal_limits,
     unbiased_estimate,
 )
 from rrjax.inference.intervals import within
+from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.sharding import aligned, together
 
 CombinedMethod: TypeAlias = Literal["conservative", "normal"]
@@ -46,14 +48,15 @@ def difference(
     level: ArrayLike = 0.95,
     method: CombinedMethod | None = None,
     estimand: Estimand = "distribution",
+    mechanism: Mechanism | Sequence[Mechanism] | None = None,
 ) -> Estimate:
     """Estimates the difference of Σ_i c_i·θ_i between two collections, with a confidence interval.
 
     The collections are independent, of different users; their sizes and their ε may differ.
 
     * "conservative", the default: holds for every N, ε and θ. It inverts a Chernoff bound for both together, at the
-        worst pair of means (`rrjax.inference.bounded_means`). If one of them is a tally, it is the difference of two
-        intervals at the square root of the level.
+        worst pair of means (`rrjax.inference.bounded_means`). Of tallies whose reports may name several categories, or
+        deny one, it is the difference of two intervals at the square root of the level.
     * "normal": estimate ± quantile · standard error, as in `linear_functional`.
 
     Args:
@@ -64,6 +67,7 @@ def difference(
         level: Scalar in (0, 1), of the interval.
         method: As above.
         estimand: "distribution" or "users", as in `linear_functional`.
+        mechanism: Of tallies, as in `linear_functional`: one for both, or a pair.
 
     Returns:
         `Estimate` of the first minus the second. The limits are NaN if no distributions explain the reports, as in
@@ -86,7 +90,7 @@ def difference(
     pair = _pair(epsilon)
     if isinstance(first, Tally) or isinstance(second, Tally):
         signs = jnp.asarray([1, -1], float_dtype())
-        return _sum_of_intervals((first, second), pair, signs, values, level, method, estimand)
+        return _of_tallies((first, second), pair, signs, values, level, method, estimand, mechanism)
     counts = [as_counts(each, name, whole=True) for each, name in ((first, "first"), (second, "second"))]
     if counts[0].shape != counts[1].shape:
         sizes = " and of ".join(str(each.shape[0]) for each in counts)
@@ -95,8 +99,7 @@ def difference(
         )
     c = as_numbers(values, counts[0].shape[0])
     epsilons = jnp.stack([as_scalar(each, float_dtype()) for each in pair])
-    given = _Given(jnp.stack(counts), epsilons, jnp.asarray([1, -1], c.dtype))
-    return _combine(*aligned((given, c)), complement(level), method, estimand)
+    return _combine(_of_counts(jnp.stack(counts), epsilons), jnp.asarray([1, -1], c.dtype), c, level, method, estimand)
 
 
 def stratified(
@@ -108,12 +111,13 @@ def stratified(
     level: ArrayLike = 0.95,
     method: CombinedMethod | None = None,
     estimand: Estimand = "distribution",
+    mechanism: Mechanism | Sequence[Mechanism] | None = None,
 ) -> Estimate:
     """Estimates Σ_s W_s·(c·θ_s), the mean of c over a population, from collections in strata of known shares W_s.
 
     Strata may be sampled at any rates: each is weighted by its share of the population, not of the users. Their ε may
-    differ. From tallies the interval is the sum of those of the strata, each at the S-th root of the level; it is far
-    longer.
+    differ. From tallies whose reports may name several categories, or deny one, the interval is the sum of those of the
+    strata, each at the S-th root of the level; it is far longer.
 
     Args:
         counts: `[S, K]`, integers, the reports per category in each of two or more strata; or a sequence of S tallies.
@@ -123,6 +127,7 @@ def stratified(
         level: Scalar in (0, 1), of the interval.
         method: "conservative", the default, or "normal", as in `difference`.
         estimand: "distribution" or "users", as in `linear_functional`.
+        mechanism: Of tallies, as in `linear_functional`: one for all, or a sequence.
 
     Returns:
         `Estimate`. The limits are NaN if no distributions explain the reports, as in `linear_functional`. All NaN for
@@ -145,7 +150,7 @@ def stratified(
     check_options(method, get_args(CombinedMethod), estimand, level)
     if isinstance(counts, list | tuple) and len(counts) > 1 and all(isinstance(each, Tally) for each in counts):
         weights = _as_shares(shares, len(counts))
-        return _sum_of_intervals(counts, [epsilon] * len(counts), weights, values, level, method, estimand)
+        return _of_tallies(counts, [epsilon] * len(counts), weights, values, level, method, estimand, mechanism)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or counts.shape[0] < 2 or counts.shape[1] < 2:
         raise ArgumentError(
@@ -164,7 +169,7 @@ def stratified(
     c = as_numbers(values, shape[1])
     shares = _as_shares(shares, shape[0])
     epsilons = jnp.broadcast_to(as_one_or_each(epsilon, shape[0], "strata"), shape[:1])
-    return _combine(*aligned((_Given(counts, epsilons, shares), c)), complement(level), method, estimand)
+    return _combine(_of_counts(counts, epsilons), shares, c, level, method, estimand)
 
 
 def _pair(epsilon: Any) -> tuple[Any, Any]:
@@ -189,13 +194,29 @@ def _as_shares(shares, number):
     return jnp.asarray(shares).astype(float_dtype())
 
 
-def _sum_of_intervals(collections, epsilons, weights, values, level, method, estimand):
+def _of_tallies(collections, epsilons, weights, values, level, method, estimand, mechanism):
+    """The estimate from collections of which some are tallies."""
+    each = mechanism if isinstance(mechanism, list | tuple) else [mechanism] * len(collections)
+    if len(each) != len(collections):
+        raise ArgumentError.about("mechanism", f"must be one, or {len(collections)}, got {len(each)}")
+    kinds = {kind_of(one, own) for one, own in zip(collections, each, strict=True)}
+    sizes = {one.num_categories for one in collections if isinstance(one, Tally)}
+    if kinds == {"named"} and len(sizes) == 1:
+        data = [evidence(one, epsilon) for one, epsilon in zip(collections, epsilons, strict=True)]
+        # The rates of designs are `[K]`, those of randomized response scalars.
+        data = [one._replace(rates=Rates(*(jnp.broadcast_to(w, one.support.shape) for w in one.rates))) for one in data]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
+        return _combine(stacked, weights, as_numbers(values, *sizes), level, method, estimand, "named")
+    return _sum_of_intervals(collections, epsilons, weights, values, level, method, estimand, each)
+
+
+def _sum_of_intervals(collections, epsilons, weights, values, level, method, estimand, mechanisms):
     """The weighted sum of independent intervals that cover together with the level."""
     power = 1 / len(collections)
     own = level**power if isinstance(level, Tracer) else float(np.asarray(level, np.float64) ** power)
     each = [
-        linear_functional(one, epsilon, values=values, level=own, method=method, estimand=estimand)
-        for one, epsilon in zip(collections, epsilons, strict=True)
+        linear_functional(one, epsilon, values=values, level=own, method=method, estimand=estimand, mechanism=mechanism)
+        for one, epsilon, mechanism in zip(collections, epsilons, mechanisms, strict=True)
     ]
     found, errors, lower, upper = (jnp.stack(leaves) for leaves in zip(*each, strict=True))
     value, error = jnp.sum(weights * found), jnp.sqrt(jnp.sum((weights * errors) ** 2))
@@ -209,32 +230,33 @@ def _sum_of_intervals(collections, epsilons, weights, values, level, method, est
     return Estimate(value, error, *within(*normal_limits(value, error, complement(level)), least, most))
 
 
-class _Given(NamedTuple):
-    """Counts `[S, K]` of the collections, their ε `[S]` and their weights `[S]`."""
-
-    counts: Int[Array, "S K"]
-    epsilons: Float[Array, " S"]
-    weights: Float[Array, " S"]
+@jax.jit
+def _of_counts(counts: Int[Array, "S K"], epsilons: Float[Array, " S"]) -> Evidence:
+    return jax.vmap(evidence)(counts, epsilons)
 
 
-@partial(jax.jit, static_argnums=(3, 4))
-def _combine(given, c, miss, method, estimand):
-    weights, scale = given.weights, Scale.of(c)
-    x, spread = scale.unit, spread_of(scale.unit)
-    data = jax.vmap(evidence)(given.counts, given.epsilons)
-    each = jax.vmap(lambda one: unbiased_estimate(one, x, False, estimand))(data)
+def _combine(data, weights, c, level, method, estimand, kind="counts"):
+    return _combined(*aligned((data, weights, c)), complement(level), method, estimand, kind)
+
+
+@partial(jax.jit, static_argnums=(4, 5, 6))
+def _combined(data, weights, c, miss, method, estimand, kind):
+    scale = Scale.of(c)
+    x, laws = scale.unit, None if kind == "counts" else data.rates.q
+    spread, of_each = (spread_of(x), None) if laws is None else (jax.vmap(spread_of, (None, 0))(x, laws), 0)
+    each = jax.vmap(lambda one: unbiased_estimate(one, x, kind, estimand))(data)
     value = jnp.sum(weights * each.value)
     error = jnp.sqrt(jnp.sum((weights * each.standard_error) ** 2))
     least, most = jnp.sum(jnp.minimum(weights, 0)), jnp.sum(jnp.maximum(weights, 0))
     if method == "normal":
         lower, upper = normal_limits(value, error, miss)
-        of_each = -jnp.expm1(jnp.log1p(-miss) / weights.shape[0])
-        ranges = within(*normal_limits(each.value, each.standard_error, of_each))
+        own = -jnp.expm1(jnp.log1p(-miss) / weights.shape[0])
+        ranges = within(*normal_limits(each.value, each.standard_error, own))
     else:
         tail_of_ranges = jnp.log(miss * MISS_OF_RANGES / (2 * weights.shape[0]))
         tail = jnp.log(miss * (1 - MISS_OF_RANGES) / 2)
-        number, kept = jax.vmap(lambda one: one.num_users)(data), data.rates.d
-        in_batch = jax.vmap(conservative_limits, (None, 0, 0, 0, None))
+        number, kept = jax.vmap(lambda one: (one.num_users, jnp.mean(one.rates.d)))(data)
+        in_batch = jax.vmap(conservative_limits, (of_each, 0, 0, 0, None))
         ranges = within(*in_batch(spread, each.value, number, kept, tail_of_ranges))
         lower, upper = combined_limits(spread, Collections(each.value, number, kept, weights, *ranges), tail)
     lower = jnp.where(jnp.any(jnp.isnan(ranges[0]) & (weights != 0)), jnp.nan, lower)

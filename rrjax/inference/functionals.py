@@ -18,11 +18,15 @@ from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.tally import Evidence, Tally, evidence, of_tally
 from rrjax.inference.bounded_means import conservative_limits, spread_of
 from rrjax.inference.intervals import Intervals, exact_limits, intervals, log_tail, whole_counts, within
+from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, gathered
 from rrjax.numerics.sums import accurate_sum
 
 FunctionalMethod: TypeAlias = Literal["exact", "conservative", "normal"]
+Kind: TypeAlias = Literal["counts", "named", "denied", "supports"]
+"""The law of a collection: counts of randomized response; a tally of reports that name one category each, the user's
+more often than others or less often; and any other tally."""
 
 
 @exportable
@@ -50,6 +54,7 @@ def linear_functional(
     level: ArrayLike = 0.95,
     method: FunctionalMethod | None = None,
     estimand: Estimand = "distribution",
+    mechanism: Mechanism | None = None,
 ) -> Estimate:
     r"""Estimates Σ_i c_i·θ_i, such as the mean of numeric categories, with a confidence interval.
 
@@ -57,12 +62,15 @@ def linear_functional(
     c:
 
     * "exact", if c takes two values: the number of reports in the group of categories with the larger value is
-      binomial, and its Clopper–Pearson limits are mapped. For a `Tally` the group, or all others, must be one category.
+      binomial, and its Clopper–Pearson limits are mapped. For a `Tally` the group, or all others, must be one category,
+      unless each report names one category.
     * "conservative": holds for every N, ε and θ, too. Of all distributions with a given mean, the one on the smallest
         and the largest value has the largest spread; a bound of Bentkus' kind for that one is inverted. If noise
         dominates, it is a fifth longer than "normal"; if ε is large, it is longer still, above all if the users' values
-        spread little. A `Tally` does not contain the dependence between supports of two categories. For it, the limits
-        follow from the exact simultaneous intervals (`intervals` with Bonferroni), and are far longer.
+        spread little. It holds for survey designs too, if `mechanism` says that each report names one category, and the
+        user's own more often than others. Another `Tally` does not contain the dependence between supports of two
+        categories. For it, the limits follow from the exact simultaneous intervals (`intervals` with Bonferroni), and
+        are far longer.
     * "normal": estimate ± quantile · standard error. The shortest. It covers if counts are large; if N is small, or c
         has a rare extreme value, it covers less often than its level.
     * None: "exact" if c takes two values, else "conservative".
@@ -77,16 +85,20 @@ def linear_functional(
         method: As above. If `values` are traced, None is "conservative".
         estimand: "distribution", from which the users are independent draws, or "users", their own shares. For "users"
             the intervals "exact" and "normal" are shorter; "conservative" is the same for both.
+        mechanism: The mechanism of a tally. If its reports name one category each (survey designs, randomized
+            response), their supports of several categories depend on each other in a known way: standard errors and
+            intervals are as of counts. A tally alone does not tell.
 
     Returns:
         `Estimate`, in the unit of `values`. The square of the standard error is exact in expectation while the value is
         possible. It is at least that of users who all hold one value, the possible one nearest to the estimate, so that
         it is not 0 where all reports are the same. For the estimand "users" of a tally estimated shares are cut to [0,
         1]: there it is a seventh too small if a category has at most one user. The standard error of a tally is NaN if
-        "exact" does not apply. "exact" limits are as accurate as `intervals`; "conservative" limits are a fiftieth
-        longer than their bound, partly for rounding. The limits are NaN if the interval contains no value of a
-        distribution: the reports contradict their mechanism, or chance has led there, with probability 1 − level at
-        most. All NaN for unusable counts or ε, or (under tracing) unusable values or level.
+        "exact" does not apply and its reports may name several categories. "exact" limits are as accurate as
+        `intervals`; "conservative" limits are a fiftieth longer than their bound, partly for rounding. The limits are
+        NaN if the interval contains no value of a distribution: the reports contradict their mechanism, or chance has
+        led there, with probability 1 − level at most. All NaN for unusable counts or ε, or (under tracing) unusable
+        values or level.
 
     Raises:
         ValueError: A wrong shape or dtype, values that are not numbers or all the same, a level outside (0, 1), or a
@@ -103,7 +115,8 @@ def linear_functional(
         2004.
     """
     check_options(method, get_args(FunctionalMethod), estimand, level)
-    data, is_tally = evidence(counts, epsilon), isinstance(counts, Tally)
+    data, kind = evidence(counts, epsilon), kind_of(counts, mechanism)
+    is_tally = kind == "supports"
     c = as_numbers(values, data.support.shape[0])
     group = _exact_group(values, is_tally)
     if method == "exact" and group is None:
@@ -112,13 +125,30 @@ def linear_functional(
     if is_tally and method == "normal" and group is None:
         raise ArgumentError(
             "support counts do not tell how the supports of two categories depend on each other, so a tally has no "
-            "normal interval for values with more than one category apart: use method 'conservative', or the mean of "
-            "mechanism.debias(reports) @ values over the reports themselves",
+            "normal interval for values with more than one category apart: give the mechanism, if its reports name one "
+            "category each; use method 'conservative'; or the mean of mechanism.debias(reports) @ values over the "
+            "reports themselves",
             argument="method",
         )
-    box = intervals(counts, None, level, simultaneous="bonferroni") if is_tally and method == "conservative" else None
+    boxed = method == "conservative" and kind in ("supports", "denied")
+    box = intervals(counts, None, level, simultaneous="bonferroni") if boxed else None
     whole, c = aligned((whole_counts(counts, epsilon), c))
-    return _estimate(_Given(data, whole, group, box), c, complement(level), _Options(method, is_tally, estimand))
+    return _estimate(_Given(data, whole, group, box), c, complement(level), _Options(method, kind, estimand))
+
+
+def kind_of(counts: ArrayLike | Tally, mechanism: Mechanism | None) -> Kind:
+    """Which law a collection has."""
+    if not isinstance(counts, Tally):
+        return "counts"
+    if mechanism is None or not mechanism.names_one:
+        return "supports"
+    if mechanism.num_categories != counts.num_categories:
+        raise ArgumentError(
+            f"mechanism has {mechanism.num_categories} categories, and the tally has {counts.num_categories}",
+            argument="mechanism",
+        )
+    # Of two categories a denied one is the other one.
+    return "denied" if counts.num_categories > 2 and mechanism.denies else "named"
 
 
 def check_options(method: str | None, methods: tuple[str, ...], estimand: Estimand, level: ArrayLike) -> None:
@@ -143,24 +173,25 @@ class _Options(NamedTuple):
     """The static options of `_estimate`."""
 
     method: FunctionalMethod
-    is_tally: bool
+    kind: Kind
     estimand: Estimand
 
 
 @partial(jax.jit, static_argnums=3)
 def _estimate(given, c, miss, options):
     data, whole, group, box = given
-    method, is_tally, estimand = options
+    method, kind, estimand = options
     scale, tail = Scale.of(c), log_tail(miss, None, 1)
-    found = unbiased_estimate(data, scale.unit, is_tally, estimand)
+    found = unbiased_estimate(data, scale.unit, kind, estimand)
     if method == "exact":
-        lower, upper = _exact_limits(data, whole, group, tail, is_tally, estimand)
+        lower, upper = _exact_limits(data, whole, group, tail, kind, estimand)
     elif method == "normal":
         lower, upper = normal_limits(found.value, found.standard_error, miss)
-    elif is_tally:
+    elif box is not None:
         lower, upper = _limits_within(box, scale.unit)
     else:
-        lower, upper = conservative_limits(spread_of(scale.unit), found.value, data.num_users, data.rates.d, tail)
+        spread, kept = spread_of(scale.unit, law_of(data, kind)), jnp.mean(data.rates.d)
+        lower, upper = conservative_limits(spread, found.value, data.num_users, kept, tail)
     usable = data.usable & scale.usable & (miss > 0) & (miss < 1)
     lower, upper = within(lower, upper)
     return scale.mapped(found._replace(lower=lower, upper=upper), usable, 1)
@@ -174,6 +205,7 @@ def group_share(
     level: ArrayLike = 0.95,
     method: FunctionalMethod | None = None,
     estimand: Estimand = "distribution",
+    mechanism: Mechanism | None = None,
 ) -> Estimate:
     """Estimates the share of users whose category is in a group, with a confidence interval.
 
@@ -187,6 +219,7 @@ def group_share(
         level: Scalar in (0, 1), of the interval.
         method: As in `linear_functional`; None is "exact".
         estimand: "distribution" or "users".
+        mechanism: The mechanism of a tally, as in `linear_functional`.
 
     Returns:
         `Estimate`.
@@ -207,7 +240,8 @@ def group_share(
         kind = "all categories: its share is one" if members.all() else "no category: its share is zero"
         raise ArgumentError(f"the group has {kind}, whatever the reports", argument="members")
     c = members.astype(float_dtype())
-    return linear_functional(counts, epsilon, values=c, level=level, method=method, estimand=estimand)
+    options = {"level": level, "method": method, "estimand": estimand, "mechanism": mechanism}
+    return linear_functional(counts, epsilon, values=c, **options)
 
 
 def _exact_group(values, is_tally):
@@ -233,18 +267,28 @@ def _no_exact_method(values, is_tally):
     return f"method 'exact' is for values {kind}; use 'conservative', which holds for all, or 'normal'"
 
 
-def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, estimand: Estimand) -> Estimate:
+def law_of(data: Evidence, kind: Kind) -> Float[Array, " K"] | None:
+    """The probabilities at which a user without a category names it, `[K]`; None if they are equal."""
+    return None if kind == "counts" else _law(data, kind)
+
+
+def _law(data, kind):
+    return jnp.broadcast_to(data.rates.not_q if kind == "denied" else data.rates.q, data.support.shape)
+
+
+def unbiased_estimate(data: Evidence, x: Float[Array, " K"], kind: Kind, estimand: Estimand) -> Estimate:
     """Estimates x·θ with its standard error; the limits are the estimate itself."""
     size, number = x.shape[0], data.num_users
     shares = data.excess / (number * data.rates.d)
     # The shares of a tally do not add up to one, so a constant is subtracted rather than estimated.
     lone = [jnp.sum(x == end) == size - 1 for end in (0, 1)]
     centre = accurate_sum(x) / size
-    if is_tally:
+    if kind == "supports":
         centre = jnp.where(lone[0], 0, jnp.where(lone[1], 1, centre))
     deviations = x - centre
     value = centre + accurate_sum(deviations * shares)
-    if is_tally:
+    d = jnp.mean(data.rates.d)
+    if kind == "supports":
         apart = jnp.argmax(jnp.abs(deviations))
         supported, held = data.support[apart] / number, jnp.clip(shares[apart], 0, 1)
         rates = rates_at(data.rates, apart)
@@ -252,19 +296,30 @@ def unbiased_estimate(data: Evidence, x: Float[Array, " K"], is_tally: bool, est
         variance = jnp.maximum(variance, (rates.q + rates.d * held) * (rates.not_q - rates.d * held)) / rates.d**2
         variance = variance - held * (1 - held) if estimand == "users" else variance
         variance = jnp.where(lone[0] | lone[1], variance, jnp.nan)
-    elif estimand == "users":
-        # The variance of the report of a user with x, measured from the mean: (1 − d)·(d·x² + the mean of all x²)/d².
-        lost = 1 - data.rates.d
-        squares = jnp.sum(deviations**2) / size
-        held = squares + jnp.sum((deviations**2 - squares) * shares)
-        held = jnp.clip(held, (jnp.clip(value, 0, 1) - centre) ** 2, jnp.max(deviations**2))
-        variance = lost * (held / data.rates.d + squares / data.rates.d**2)
     else:
-        named = accurate_sum(deviations * data.support) / number
-        variance = jnp.sum(data.support * (deviations - named) ** 2) / (number - 1)
-        least = least_variance(value, centre, jnp.sum(deviations**2) / size, data.rates.d)
-        variance = jnp.maximum(variance, least) / data.rates.d**2
+        variance = _variance_of_names(data, kind, estimand, deviations, shares, jnp.clip(value, 0, 1) - centre) / d**2
     return Estimate(value, jnp.sqrt(jnp.maximum(variance, 0) / number), value, value)
+
+
+def _variance_of_names(data, kind, estimand, x, shares, mean):
+    """The variance of x of the category that a report names, d² times that of its unbiased value."""
+    law, d = _law(data, kind), jnp.mean(data.rates.d)
+    kept = -d if kind == "denied" else d
+    first, squares = accurate_sum(law * x), accurate_sum(law * x**2)
+
+    def given(held):
+        """That of given users with a mean square of x, averaged: Σ law·x² + kept·x² − (Σ law·x + kept·x)²."""
+        return squares - first**2 - 2 * first * kept * mean + kept * (1 - kept) * held
+
+    least, most = jnp.min(x), jnp.max(x)
+    # The least and the largest mean square of x, of users with this mean.
+    alike, apart = mean**2, (least + most) * mean - least * most
+    if estimand == "users":
+        return given(jnp.clip(accurate_sum(x**2 * shares), alike, jnp.maximum(apart, alike)))
+    reports, number = data.others if kind == "denied" else data.support, data.num_users
+    named = accurate_sum(x * reports) / number
+    variance = jnp.sum(reports * (x - named) ** 2) / (number - 1)
+    return jnp.maximum(variance, given(alike) if kind != "denied" else given(apart) + d**2 * (apart - alike))
 
 
 def least_variance(mean: Array, centre: Array, spread: Array, d: Array) -> Float[Array, ""]:
@@ -285,16 +340,27 @@ def normal_limits(value: Array, error: Array, miss: Any) -> tuple[Array, Array]:
     return value - half, value + half
 
 
-def _exact_limits(data, whole, group, tail, is_tally, estimand):
+def _exact_limits(data, whole, group, tail, kind, estimand):
     """Exact limits of the share of a group."""
     support, total = whole
-    if is_tally:
+    if kind == "supports":
         lone = jnp.sum(group) == 1
         place = jnp.argmax(group == lone)
         lower, upper = group_limits(support[place], total, rates_at(data.rates, place), tail, estimand)
         return jnp.where(lone, lower, 1 - upper), jnp.where(lone, upper, 1 - lower)
-    named = jnp.sum(jnp.where(group, support, 0), dtype=support.dtype)
-    return group_limits(named, total, group_rates(data.rates, jnp.sum(group)), tail, estimand)
+    if kind == "counts":
+        named = jnp.sum(jnp.where(group, support, 0), dtype=support.dtype)
+        return group_limits(named, total, group_rates(data.rates, jnp.sum(group)), tail, estimand)
+    # A report supports the group by naming one of it or, if the own category is denied, none of it.
+    denied, law = kind == "denied", _law(data, kind)
+    inside, outside = (accurate_sum(jnp.where(chosen, law, 0)) for chosen in (group, ~group))
+    reports = total - support if denied else support
+    named = jnp.sum(jnp.where(group, reports, 0), dtype=reports.dtype)
+    d = jnp.mean(data.rates.d)
+    # The law adds up to 1 − d, or 1 + d.
+    always, never = (outside - d, inside - d) if denied else (inside, outside)
+    rates = Rates(jnp.maximum(always, 0), jnp.maximum(never, 0), d)
+    return group_limits(total - named if denied else named, total, rates, tail, estimand)
 
 
 def rates_at(rates: Rates, place: Int[Array, ""]) -> Rates:

@@ -23,8 +23,9 @@ from rrjax.data.categories import difference
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, evidence, num_tests, of_tally
 from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED, contradiction_test, log_above, log_below, standardized
-from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, pearson_rounding
+from rrjax.inference.monte_carlo import NO_DERIVATIVES, HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.special import Cells, log_hypergeometric_survival
 from rrjax.numerics.sums import accurate_sum
@@ -209,7 +210,8 @@ def thinned(key: Array, tallies: Sequence[Tally], same: bool) -> Supports:
     def ratios(rates: Rates):
         return [jnp.broadcast_to(weight / rates.truth, (size,)) for weight in (rates.always, rates.never)]
 
-    always, never = (jnp.stack(each) for each in zip(*(ratios(each.rates) for each in seen), strict=True))
+    rates = without_derivative([each.rates for each in seen], NO_DERIVATIVES)
+    always, never = (jnp.stack(each) for each in zip(*map(ratios, rates), strict=True))
     most_always, most_never = jnp.max(always, axis=0), jnp.max(never, axis=0)
     whole = most_always + most_never + 1
     usable = usable & jnp.all(jnp.isfinite(whole))

@@ -15,8 +15,10 @@ from jaxtyping import Array, Bool, Float, Int
 from rrjax.data.arguments import as_probability, check_key, float_dtype, survey
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
+from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.pytrees import exportable, register
 
+NO_DERIVATIVES = "a simulated test has no derivatives, because its p-value counts draws: take differences of two tests"
 CELLS_AT_A_TIME = 2**18
 """Largest number of draws × categories in one batch."""
 EPSILONS_OF_A_TIE = 64
@@ -55,12 +57,13 @@ def monte_carlo_test(
 ) -> HypothesisTest:
     """The result of a Monte Carlo test: p = (1 + #{simulated at least as large}) / (1 + num_draws).
 
-    Its size is at most its level for any number of draws, because under the hypothesis all ranks are equally likely.
+    Its size is at most its level for any number of draws, because under the hypothesis all ranks are equally likely. It
+    has no derivatives, because that of a number of draws would be zero everywhere.
 
     References:
         Dwass, "Modified randomization tests for nonparametric hypotheses", 1957.
     """
-    num_draws = null.num_draws
+    num_draws, statistic = null.num_draws, without_derivative(statistic, NO_DERIVATIVES)
     size = max(1, min(num_draws, CELLS_AT_A_TIME // null.num_cells))
     chunks = -(-num_draws // size)
     slack = EPSILONS_OF_A_TIE * jnp.finfo(statistic.dtype).eps * jnp.maximum(jnp.abs(statistic), 1) + rounding

@@ -22,11 +22,16 @@ from rrjax.data.arguments import as_one_or_each, as_probability, as_survey, chec
 from rrjax.data.categories import as_integer
 from rrjax.inference.functionals import Estimate
 from rrjax.inference.intervals import Intervals
+from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial
 
+NO_DERIVATIVES = (
+    "posterior has no derivatives, because it draws whole numbers: take differences of two posteriors with one key, or "
+    "the derivative of `mle_star`"
+)
 LARGEST_R_HAT = 1.05
 """R̂ above which a warning is given. (1.01 is recommended for final results.)"""
 
@@ -61,7 +66,9 @@ class Posterior(NamedTuple):
         """Equal-tailed credible intervals of every share.
 
         They cover with their level on average over the prior, for a population drawn from it. For a given population
-        they may cover less or more often; `intervals` cover for each population.
+        they may cover much less often, and never where a share is zero; `intervals` cover for each population. With 17
+        of 20 shares at zero (ε = 1, 1,000 users), 95 % intervals covered the largest share in 7 % of 200 collections
+        with the prior 1, which expects that all shares are large, and in 96 % with 1/K.
 
         Args:
             level: Scalar in (0, 1), the posterior probability of each interval.
@@ -153,7 +160,8 @@ def posterior(
         counts: `[K]`, integers, the reports per category; below 2³¹ in all.
         epsilon: Scalar, nats.
         prior: Scalar or `[K]`, the positive parameters a of the Dirichlet prior. 1 is uniform on the simplex; 1/K or
-            less favours few large shares, which suits large K.
+            less favours few large shares, which suits large K: where most shares are zero, 1 biases all others (see
+            `Posterior.credible_intervals`).
         num_chains: Independent chains, at least 1. Static.
         num_draws: Number of draws kept of each chain, at least 4. Static.
         num_warmup: Steps before the first kept draw. Static.
@@ -165,7 +173,7 @@ def posterior(
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or a number that is no integer, or too small.
-        NotImplementedError: `jax.vmap` over a mesh with explicit axes; use `jax.shard_map`.
+        NotImplementedError: `jax.vmap` over a mesh with explicit axes; use `jax.shard_map`. A derivative is taken.
 
     Warns:
         UserWarning: The chains have not mixed (not under tracing): some R̂ is above 1.05.
@@ -187,7 +195,8 @@ def posterior(
         as_integer(value, name, least)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     alpha = jnp.broadcast_to(as_one_or_each(prior, counts.shape[0], "categories", "prior"), counts.shape)
-    alpha, key = aligned(alpha, counts), refuse_spread(key, "posterior")
+    epsilon, alpha = without_derivative((epsilon, aligned(alpha, counts)), NO_DERIVATIVES)
+    key = refuse_spread(key, "posterior")
     counts = refuse_spread(counts, "posterior")
     result = _sample(key, counts, epsilon, alpha, chains)
     if not isinstance(result.r_hat, Tracer):

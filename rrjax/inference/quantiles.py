@@ -16,8 +16,6 @@ from rrjax.inference.contradiction import INDEPENDENT_AT_MOST, log_generator
 from rrjax.inference.functionals import group_limits, group_rates
 from rrjax.inference.intervals import log_tail
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.mechanisms.randomized_response import RandomizedResponse
-from rrjax.mechanisms.surveys.design import Design
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 
@@ -143,7 +141,7 @@ def _within(lower, upper, shares, data, probability, miss):
 @partial(jax.jit, static_argnums=4)
 def _of_tally(tally, probability, miss, mechanism, estimand):
     data, tail = evidence(tally, None), log_tail(miss, None, 1)
-    if isinstance(mechanism, RandomizedResponse | Design):
+    if mechanism is not None and mechanism.names_one:
         lower, upper = _named_limits(tally, data, mechanism, tail, estimand)
     else:
         lower, upper = _chernoff_limits(data, isinstance(mechanism, INDEPENDENT_AT_MOST), tail)
@@ -154,7 +152,7 @@ def _named_limits(tally, data, mechanism, tail, estimand):
     """Exact limits of cumulative shares, of reports that name one category: the own one rather than others, or less."""
     size, total, rates = tally.num_categories, tally.num_users, data.rates
     not_q, q, d = (jnp.broadcast_to(each, (size,)) for each in (rates.not_q, rates.q, rates.d))
-    denied = size > 2 and isinstance(mechanism, Design) and mechanism.affine.truth < 0
+    denied = size > 2 and mechanism.denies
     support = jnp.where(data.usable, tally.support, 1)
     named = jnp.cumsum(jnp.where(denied, total - support, support))[:-1]
     # A report that names its own category less often supports the first k if it names none of them.

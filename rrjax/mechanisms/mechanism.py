@@ -52,6 +52,11 @@ class Mechanism(abc.ABC):
     dependence: ClassVar[Dependence] = "negative"
     """Dependence between support counts, for `inference.discoveries`; "negative" includes independence."""
 
+    names_one: ClassVar[bool] = False
+    """Whether each report names exactly one category, which it supports; or which it denies, supporting all others."""
+    denies: ClassVar[bool] = False
+    """Whether a report may be less likely from a user with the category that it names."""
+
     @property
     def note(self) -> str:
         """The parameters besides K and ε, in words; empty for a mechanism without any."""

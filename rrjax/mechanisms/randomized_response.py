@@ -70,6 +70,7 @@ class RandomizedResponse(PureMechanism):
     """
 
     name: ClassVar[str] = "randomized-response"
+    names_one: ClassVar[bool] = True
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         return Rates(1, self.num_categories - 1, expm1(self.epsilon))

@@ -532,3 +532,24 @@ def test_dependent_values_randomized_as_pairs_are_found_and_nonsense_is_nan():
 @pytest.mark.parametrize("table", [[[30, 0], [20, 0]], [[30, 10], [20, 40]], [[9, 0], [0, 0]]])
 def test_pairs_that_are_all_true(table):
     assert 0 < independence_test(KEY, table, math.inf, num_draws=39).p_value <= 1
+
+
+@pytest.mark.long
+def test_derivatives_of_simulated_tests_are_refused():
+    """The p-value counts draws, so that its derivative would be zero in silence."""
+    key, counts, others = jax.random.key(0), [520, 290, 190], [500, 300, 200]
+    theta = np.asarray([0.5, 0.3, 0.2], FLOAT)
+
+    def tally(supports, epsilon):
+        return rrjax.Tally(supports, 1000, rates=rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon).rates)
+
+    for p_value in (
+        lambda e: likelihood_ratio_test(key, counts, e, theta, num_draws=19).p_value,
+        lambda e: goodness_of_fit_test(key, counts, e, num_draws=19).p_value,
+        lambda e: goodness_of_fit_test(key, counts, e, theta, num_draws=19).p_value,
+        lambda e: equality_test(key, [counts, others], e, num_draws=19).p_value,
+        lambda e: equality_test(key, [tally(counts, e), tally(others, 2.0)]).p_value,
+    ):
+        with pytest.raises(NotImplementedError):
+            jax.grad(p_value)(1.0)
+        assert 0 < float(jax.jit(p_value)(1.0)) <= 1

@@ -133,3 +133,17 @@ def test_diagnostics_of_tiny_shares():
     plain = diagnostics(jnp.asarray(chains, FLOAT))
     tiny = diagnostics(jnp.asarray(chains * 1e-25, FLOAT))
     np.testing.assert_allclose(plain, tiny, rtol=1e-3)
+
+
+@pytest.mark.parametrize("place", ["epsilon", "prior"])
+def test_a_derivative_is_refused(place):
+    """It would be zero, or that of the prior's part alone: the number of true reports is drawn."""
+
+    def mean(x):
+        given = {"epsilon": 1.0, "prior": 1.0} | {place: x}
+        return posterior(KEY, [620, 380], **given, num_chains=1, num_draws=4, num_warmup=1).mean[0]
+
+    for derivative in (jax.grad(mean), jax.jacfwd(mean), jax.jit(jax.grad(mean))):
+        with pytest.raises(NotImplementedError):
+            derivative(1.5)
+    assert np.isfinite(jax.jit(mean)(1.5))

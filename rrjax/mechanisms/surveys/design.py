@@ -76,8 +76,7 @@ class Design(SupportMechanism):
     the others.
     """
 
-    denies: ClassVar[bool] = False
-    """Whether a report may be less likely from a user with the category that it names."""
+    names_one: ClassVar[bool] = True
 
     @property
     def note(self) -> str:
