@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 # `DataError` is a name of `rrjax.io`, `StudyError` of `rrjax.study`.
 __all__ = ["ArgumentError", "Contradiction", "Located", "MissingPackage", "PeerError", "UsageError"]
 
+# Not `Self`: runtime checks of types by jaxtyping's import hook decorate functions, which know no class.
+_LocatedT = TypeVar("_LocatedT", bound="Located")
+_DataErrorT = TypeVar("_DataErrorT", bound="DataError")
 _NAMES_FLAGS = ContextVar("names_flags", default=False)
 
 
@@ -51,7 +54,7 @@ class Located(Exception):  # noqa: N818
         self.value = value
 
     @classmethod
-    def about(cls, subject: str, problem: str, **attributes: Any) -> Self:
+    def about(cls: type[_LocatedT], subject: str, problem: str, **attributes: Any) -> _LocatedT:
         """The error whose message is the name of the argument, or of the flag, and the problem."""
         named: dict[str, Any] = {cls.kind_of_subject: subject, **attributes}
         return cls(f"{subject} {problem}", **named)
@@ -65,7 +68,7 @@ class DataError(Located, ValueError):
     """Data that cannot be used as they are: `file`, `column`, `row`."""
 
     @classmethod
-    def at(cls, file: str, problem: str, **attributes: Any) -> Self:
+    def at(cls: type[_DataErrorT], file: str, problem: str, **attributes: Any) -> _DataErrorT:
         """The error whose message is the file, the column (if given) and the problem."""
         place = file if attributes.get("column") is None else f"{file}, column {attributes['column']!r}"
         return cls(f"{place}: {problem}", file=file, **attributes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ SPARSE_RATIO = 16
 """Categories per supported category from which on lists take less memory than a matrix."""
 
 
+@runtime_checkable
 class Lift(Protocol):
     """A matrix B `[U, K]` of non-negative numbers, given by its two products. A pytree."""
 

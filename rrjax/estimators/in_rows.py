@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ class Collections(NamedTuple):
     @classmethod
     def of(
         cls, rows: Rows, counts: Int[Array, "R W"], num_users: Int[Array, " R"], epsilon: Float[Array, " R"]
-    ) -> Self:
+    ) -> Collections:
         """The collections; integers get the width of the floats, which exact products need."""
         whole = jnp.int32 if epsilon.dtype == jnp.float32 else jnp.int64
         return cls(rows, counts.astype(whole), num_users.astype(whole), epsilon)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Domain:
             _check_labels(self.listed)
 
     @classmethod
-    def range(cls, first: int, last: int) -> Self:
+    def range(cls, first: int, last: int) -> Domain:
         """The domain of the integers from `first` to `last`, both included.
 
         Raises:
@@ -73,7 +73,7 @@ class Domain:
         return cls(first=index(first), last=index(last))
 
     @classmethod
-    def of(cls, labels: Iterable[str]) -> Self:
+    def of(cls, labels: Iterable[str]) -> Domain:
         """The domain of labels in their order; blanks around a label are removed.
 
         Raises:
@@ -82,7 +82,7 @@ class Domain:
         return cls(listed=tuple(label.strip(BLANKS) if isinstance(label, str) else label for label in labels))
 
     @classmethod
-    def product(cls, first: Domain, second: Domain) -> Self:
+    def product(cls, first: Domain, second: Domain) -> Domain:
         """The domain of all pairs of a category of each domain; the second changes fastest.
 
         Raises:
@@ -201,7 +201,7 @@ class Domain:
         return {"labels": list(self.listed)}
 
     @classmethod
-    def from_metadata(cls, metadata: dict[str, Any]) -> Self:
+    def from_metadata(cls, metadata: dict[str, Any]) -> Domain:
         """The domain from a dictionary of `to_metadata`.
 
         Raises:

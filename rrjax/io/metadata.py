@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from rrjax.data.errors import Contradiction, DataError, option, reworded
 from rrjax.io.database import Connection, parquet_record
@@ -172,7 +172,7 @@ class Metadata:
         return json.dumps(record, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> Metadata:
         """The metadata from a text of `to_json`.
 
         Raises:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,7 @@ def solved(factor: Float[Array, "M M"], right: Float[Array, "M N"]) -> Float[Arr
     return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
 
 
+@runtime_checkable
 class Problem(Protocol):
     """A function to maximize. Hashable; equal problems share a compiled program."""
 

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
@@ -27,6 +27,7 @@ _LITTLE_WORK, _MUCH_WORK = 2**19, 2**23
 """Work (in a study collections × categories) below, and from, which a program is compiled in less, and more, time."""
 
 
+@runtime_checkable
 class Compiler(Protocol):
     """Compiles programs, or finds those that are compiled."""
 

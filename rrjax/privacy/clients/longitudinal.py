@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from rrjax.privacy.clients.memo import second_epsilon
 from rrjax.privacy.clients.table import client
 
 
+@runtime_checkable
 class Randomizer(Protocol):
     """What makes reports of values: a client, or a mechanism with the key of a simulation."""
 
