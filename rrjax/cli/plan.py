@@ -26,7 +26,9 @@ from rrjax.cli.options import (
 )
 from rrjax.cli.splits import run as run_splits
 from rrjax.data.errors import UsageError
+from rrjax.inference.planned_rates import noisiest
 from rrjax.mechanisms import MECHANISMS, Design
+from rrjax.mechanisms.surveys.design import YesOrNo
 
 PROTECTS = 8.0
 """The ε above which a report hardly protects its user: it may change odds 3,000-fold."""
@@ -160,9 +162,16 @@ class Target:
         kind = MECHANISMS[self.mechanism] if design is None else lambda *_: design
         return float(function(self.num_categories, *arguments, mechanism=kind, **options))
 
+    def category(self, share: float) -> int | None:
+        """The category that a width at a share is of: yes of two answers, else the noisiest; None if all are alike."""
+        if self.design is None:
+            return None
+        return 0 if isinstance(self.design, YesOrNo) else noisiest(self.design, share)
+
     def width(self, num_users: float, epsilon: float, share: float) -> float:
         """The expected width of the interval of a category with a share."""
-        return self.of(inference.expected_width, num_users, epsilon, share, level=self.level)
+        category = self.category(share)
+        return self.of(inference.expected_width, num_users, epsilon, share, level=self.level, category=category)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,6 +195,10 @@ class Plan:
     """Share that a p-value at 0.05 detects with 80 % power."""
     detectable_among_all: float
     """Share that a p-value at 0.05 ÷ K detects with 80 % power; at 0.05 if K = 2, of which one is not empty."""
+    category: int | None
+    """The category with the share of the target, if not all are alike: 0 is yes of two answers, else the noisiest."""
+    empty_category: int | None
+    """The same of the empty category, and of the shares that are detected."""
     mechanisms: list[inference.MechanismErrors]
 
 
@@ -209,7 +222,7 @@ def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
         solved, number = "users", _users(target, epsilon)
     elif epsilon is None:
         solved, epsilon = "epsilon", _epsilon(target, number)
-    size = target.num_categories
+    size, empty = target.num_categories, target.category(0.0)
     return Plan(
         target,
         float(epsilon),
@@ -219,8 +232,10 @@ def _solve(target: Target, epsilon: float | None, users: int | None) -> Plan:
         target.of(inference.expected_rmse, number, epsilon, estimand="users"),
         target.width(number, epsilon, 0.0),
         target.width(number, epsilon, target.share),
-        target.of(inference.detectable_share, number, epsilon),
-        target.of(inference.detectable_share, number, epsilon, level=0.05 / size if size > 2 else 0.05),
+        target.of(inference.detectable_share, number, epsilon, category=empty),
+        target.of(inference.detectable_share, number, epsilon, level=0.05 / (size if size > 2 else 1), category=empty),
+        target.category(target.share),
+        empty,
         _compared(target, number, epsilon),
     )
 
@@ -244,7 +259,8 @@ def _users(target: Target, epsilon: float) -> float:
     """Number of users that reach the target."""
     if target.target_width is not None:
         width = target.target_width
-        number = target.of(inference.users_for_width, epsilon, width, target.share, level=target.level)
+        given = {"level": target.level, "category": target.category(target.share)}
+        number = target.of(inference.users_for_width, epsilon, width, target.share, **given)
     else:
         number = target.of(inference.users_for_error, epsilon, target.target_rmse)
     if not max(number, 1.0) <= MOST_USERS:
@@ -320,13 +336,14 @@ def _show(found: Plan) -> None:
     table = show.table("", "", show_header=False)
     table.columns[0].no_wrap = False  # its sentences are longer than names
     level = f"{100 * target.level:g}\N{NO-BREAK SPACE}%"
+    empty, own = (_category(target, place) for place in (found.empty_category, found.category))
     for text, value in (
         ("Typical error of a share of the population (root mean squared)", found.rmse),
         ("Typical error of a share of these very users", found.rmse_of_users),
-        (f"Width of the {level} interval of an empty category", found.width),
-        (f"Width of the {level} interval of a share of {show.percent(target.share)}", found.share_width),
-        ("Smallest share that would be noticed, of one category", found.detectable),
-        ("Smallest share that would be noticed, among all categories", found.detectable_among_all),
+        (f"Width of the {level} interval of an empty category{empty}", found.width),
+        (f"Width of the {level} interval of a share of {show.percent(target.share)}{own}", found.share_width),
+        (f"Smallest share that would be noticed, of one category{empty}", found.detectable),
+        (f"Smallest share that would be noticed, among all categories{empty}", found.detectable_among_all),
     ):
         table.add_row(text, show.percent(value) if value <= 1 else "more than 100 %")
     show.show_table(table)
@@ -361,12 +378,21 @@ def _show(found: Plan) -> None:
         )
 
 
+def _category(target: Target, place: int | None) -> str:
+    """Which category a row is of, if not all are alike."""
+    if place is None:
+        return ""
+    return " (yes)" if isinstance(target.design, YesOrNo) else f" (noisiest: {place})"
+
+
 def _explanations(found: Plan) -> dict[str, str]:
     """Explains the rows and columns."""
     return {
         "error": "root mean squared, of the unbiased estimate of a share; that of `rrjax estimate` is often closer",
         "population": "from which the users are drawn at random; drawing them is a part of the error, taken as large "
-        "as it can be (where all shares are equal). Intervals and what would be noticed are of the population, too",
+        "as it can be (where all shares are equal, or, with rates that differ by category, where the sum of both is "
+        "largest). Intervals and what would be noticed are of the population, too",
+        "noisiest": "of categories whose rates differ, the one with the largest variance; counted from zero",
         "interval": "exact, as `rrjax estimate` prints it",
         "noticed": "with a chance of 80\N{NO-BREAK SPACE}%, by a p-value of at most 0.05; among all categories of at "
         f"most 0.05 ÷ {found.target.num_categories:,}",

@@ -21,10 +21,12 @@ from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
 from rrjax.inference.intervals import Simultaneous, log_tail
-from rrjax.inference.precision import drawing_error, rates_of, rounded
+from rrjax.inference.planned_rates import drawing_error, rates_of
+from rrjax.inference.precision import rounded
 from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
 from rrjax.numerics.bisection import bisected, geometric_mean
 from rrjax.numerics.implicit import with_derivative
+from rrjax.numerics.sharding import aligned
 from rrjax.numerics.special import log_survival, odds_of_tail
 
 FEWEST_USERS, MOST_USERS = 1.0, 2.0**50
@@ -44,6 +46,7 @@ def expected_width(
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
     mechanism: MechanismFactory = RandomizedResponse,
+    category: int | None = None,
 ) -> Float[Array, ""]:
     """Width of the exact interval (`intervals`) of a category whose count equals its expectation.
 
@@ -57,6 +60,8 @@ def expected_width(
         level: Scalar in (0, 1).
         simultaneous: As in `intervals`.
         mechanism: As in `expected_rmse`.
+        category: From 0 to K − 1, where rates differ by category (survey designs; 0 is yes of two answers); None is the
+            one with the largest variance at the share. Static.
 
     Returns:
         Scalar, probability. NaN if N or ε is not positive, or the share is outside [0, 1]. N is rounded to a whole
@@ -72,7 +77,7 @@ def expected_width(
     """
     number = as_scalar(num_users, float_dtype(), "num_users")
     share, tail = _share_and_tail(num_categories, share, level, simultaneous, mechanism)
-    width = _width(number, rates_of(num_categories, epsilon, mechanism), share, tail)
+    width = _width(number, rates_of(num_categories, epsilon, mechanism, share, category), share, tail)
     return jnp.where((number > 0) & (share >= 0) & (share <= 1), width, jnp.nan)
 
 
@@ -85,6 +90,7 @@ def users_for_width(
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
     mechanism: MechanismFactory = RandomizedResponse,
+    category: int | None = None,
 ) -> Float[Array, ""]:
     """Smallest number of users at which `expected_width` is at most a target.
 
@@ -96,6 +102,8 @@ def users_for_width(
         level: Scalar in (0, 1).
         simultaneous: As in `intervals`.
         mechanism: As in `expected_rmse`.
+        category: From 0 to K − 1, where rates differ by category (survey designs; 0 is yes of two answers); None is the
+            one with the largest variance at the share. Static.
 
     Returns:
         Scalar, a whole number to the dtype's digits; infinite if it would be above 2⁵⁰. NaN if ε is not positive, the
@@ -113,8 +121,8 @@ def users_for_width(
     """
     width = as_scalar(width, float_dtype(), "width")
     share, tail = _share_and_tail(num_categories, share, level, simultaneous, mechanism)
-    rates = rates_of(num_categories, epsilon, mechanism)
-    given = (rates, share, width, tail)
+    rates = rates_of(num_categories, epsilon, mechanism, share, category)
+    given = aligned((rates, share, width, tail))
     number = with_derivative(_tangent_of_users, _users_of_width(*lax.stop_gradient(given)), given)
     return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (rates.truth > 0), number, jnp.nan)
 
@@ -150,7 +158,7 @@ def _users_of_width(rates, share, width, log_tail):
     def is_wide(number):
         return ~(_width(number, rates, share, log_tail) <= width)
 
-    fewest, most = (jnp.asarray(end, share.dtype) for end in (FEWEST_USERS, MOST_USERS))
+    fewest, most = (jnp.full_like(share, end) for end in (FEWEST_USERS, MOST_USERS))
     found = bisected(is_wide, fewest, most, BISECTION_STEPS, geometric_mean)[1]
     return jnp.where(is_wide(most), jnp.inf, jnp.ceil(found))
 
@@ -175,6 +183,7 @@ def detectable_share(
     level: ArrayLike = 0.05,
     power: ArrayLike = 0.8,
     mechanism: MechanismFactory = RandomizedResponse,
+    category: int | None = None,
 ) -> Float[Array, ""]:
     """Smallest share of users that `p_values` detects at a level with a given power: exact, from binomial tails.
 
@@ -185,6 +194,8 @@ def detectable_share(
         level: Scalar in (0, 1), of the p-value; level/K for simultaneous tests of all K categories.
         power: Scalar in [0.5, 1), the probability of detection.
         mechanism: As in `expected_rmse`.
+        category: From 0 to K − 1, where rates differ by category (survey designs; 0 is yes of two answers); None is the
+            one with the largest variance at a share of zero. Static.
 
     Returns:
         Scalar, probability; above one if even a share of one would be missed. NaN if N or ε is not positive. The
@@ -205,8 +216,8 @@ def detectable_share(
         raise ArgumentError(f"power must be at least 0.5, got {float(power):g}", argument="power", value=power)
     number = as_scalar(num_users, float_dtype(), "num_users")
     number = rounded(number, jnp.floor(number))
-    rates = rates_of(num_categories, epsilon, mechanism)
-    given = (jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power))
+    rates = rates_of(num_categories, epsilon, mechanism, category=category)
+    given = aligned((jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power)))
     share = with_derivative(_tangent_of_share, _detectable_share(*lax.stop_gradient(given)), given)
     usable = (number > 0) & (level > 0) & (level < 1) & (power >= 0.5) & (power < 1)
     return jnp.where(usable, jnp.maximum(share, 0), jnp.nan)

@@ -12,13 +12,13 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand, float_dtype
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.affine_mle import maximum, slope_on_support
 from rrjax.estimators.closed_form import mle_star
 from rrjax.estimators.em import ibu
 from rrjax.estimators.maximum_likelihood import naming_law
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
+from rrjax.inference.planned_rates import drawing_error, squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.numerics.bisection import bisected, geometric_mean
 from rrjax.numerics.implicit import with_derivative
@@ -229,8 +229,9 @@ def expected_rmse(
 
     For the users' own shares it is sqrt(V/(K·N)) with V = [p(1−p) + (K−1)·q(1−q)]/(p−q)², for randomized response
     (K−1)(K−2+2e^ε)/(e^ε−1)², for any values. For the distribution θ of the users, drawing them adds 1 − Σθ² to V, at
-    most 1 − 1/K. That maximum is added here, so that no distribution has a larger error. The widths of `expected_width`
-    are for the distribution, too. Estimators on the simplex have smaller errors, which depend on the truth
+    most 1 − 1/K. That maximum is added here. If the rates differ by category (survey designs), V depends on θ, and the
+    largest sum of both is taken. So no distribution has a larger error. The widths of `expected_width` are for the
+    distribution, too. Estimators on the simplex have smaller errors, which depend on the truth
     (`rrjax.study` simulates them).
 
     Args:
@@ -255,35 +256,8 @@ def expected_rmse(
         ['0.0472', '0.0021']
     """
     num_users = as_scalar(num_users, float_dtype(), "num_users")
-    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
+    total = squared_error_of_one(num_categories, epsilon, mechanism, estimand)
     return jnp.sqrt(total / jnp.where(num_users > 0, num_users, jnp.nan) / num_categories)
-
-
-def squared_error_of_one(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Float[Array, ""]:
-    """Expected squared error of `inv` summed over the categories, times the number of users."""
-    rates = _planned(num_categories, epsilon, mechanism)
-    # Rates that differ by category: of equal shares.
-    return jnp.sum(rates.variance(1 / num_categories)) if rates.truth.ndim else rates.total_variance(num_categories)
-
-
-def rates_of(num_categories: int, epsilon: ArrayLike, mechanism: MechanismFactory) -> Rates:
-    """The rates of a planned mechanism, NaN at an unusable ε; if they differ, those of the category with most noise."""
-    rates = _planned(num_categories, epsilon, mechanism)
-    if not rates.truth.ndim:
-        return rates
-    noisiest = jnp.argmax(rates.variance(0))
-    return Rates(*(weight[noisiest] for weight in rates))
-
-
-def _planned(num_categories, epsilon, mechanism):
-    # As a scalar of JAX, because a mechanism refuses an unusable number of Python.
-    return mechanism(num_categories, as_scalar(epsilon, float_dtype())).rates
-
-
-def drawing_error(num_categories: int, estimand: Estimand) -> float:
-    """The largest expected squared error, times N, that drawing the users adds: 1 − Σθ² of equal shares, or zero."""
-    check_estimand(estimand)
-    return 1 - 1 / num_categories if estimand == "distribution" else 0.0
 
 
 def rounded(number: Float[Array, ""], whole: Float[Array, ""]) -> Float[Array, ""]:
@@ -327,7 +301,7 @@ def users_for_error(
     """
     rmse = as_scalar(rmse, float_dtype(), "rmse")
     rmse = jnp.where(rmse > 0, rmse, jnp.nan)
-    total = squared_error_of_one(num_categories, epsilon, mechanism) + drawing_error(num_categories, estimand)
+    total = squared_error_of_one(num_categories, epsilon, mechanism, estimand)
     number = total / num_categories / rmse**2
     return rounded(number, jnp.ceil(number))
 
@@ -367,33 +341,34 @@ def epsilon_for_error(
     check_num_categories(num_categories)
     num_users = as_scalar(num_users, float_dtype(), "num_users")
     rmse = as_scalar(rmse, float_dtype(), "rmse")
-    left = rmse**2 * num_users * num_categories - drawing_error(num_categories, estimand)
+    total = rmse**2 * num_users * num_categories
+    left = total - drawing_error(num_categories, estimand)
     if mechanism is RandomizedResponse:
         load = (num_categories - 1) / jnp.where(left > 0, left, jnp.nan)
         found = jnp.log1p(load + jnp.sqrt(load**2 + load * num_categories))
         found = rounded(found, jnp.where(left > 0, found, jnp.inf))
     else:
-        found = epsilon_of_error(left, num_categories, mechanism)
+        found = _epsilon_of_error(total, num_categories, mechanism, estimand)
     return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
 
 
-def epsilon_of_error(target: Float[Array, ""], num_categories: int, mechanism: MechanismFactory) -> Float[Array, ""]:
+def _epsilon_of_error(target, num_categories, mechanism, estimand):
     """The ε at which `squared_error_of_one` equals a target; infinite if it would be above 80."""
 
     def tangent_of(found, target, tangent):
         del target
         found = jnp.where(jnp.isfinite(found), found, jnp.nan)
-        return tangent / jax.grad(squared_error_of_one, argnums=1)(num_categories, found, mechanism)
+        return tangent / jax.grad(squared_error_of_one, argnums=1)(num_categories, found, mechanism, estimand)
 
-    found = _epsilon_of_error(lax.stop_gradient(target), num_categories, mechanism)
+    found = _bisected_epsilon(lax.stop_gradient(target), num_categories, mechanism, estimand)
     return with_derivative(tangent_of, found, target)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _epsilon_of_error(target, num_categories, mechanism):
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _bisected_epsilon(target, num_categories, mechanism, estimand):
     def misses(epsilon):
-        return ~(squared_error_of_one(num_categories, epsilon, mechanism) <= target)
+        return ~(squared_error_of_one(num_categories, epsilon, mechanism, estimand) <= target)
 
-    low, high = (jnp.asarray(end, target.dtype) for end in (SMALLEST_EPSILON, LARGEST_EPSILON))
+    low, high = (jnp.full_like(target, end) for end in (SMALLEST_EPSILON, LARGEST_EPSILON))
     found = bisected(misses, low, high, BISECTION_STEPS, geometric_mean)[1]
     return jnp.where(misses(high), jnp.inf, found)

@@ -151,6 +151,14 @@ def test_plans_and_audits_of_designs(answers):
     assert abs(plan["num_users"] - alike["num_users"]) <= 1
     assert plan["rmse"] == pytest.approx(0.02, abs=1e-4)
     assert json.loads(answers("plan", *flags_of("mangat"), "--users", 1000, "--json")[1])["epsilon"] is None
+    assert plan["category"] is None
+    kuk = "plan", "--mechanism", "kuk", "--parameter", "have=0.5", "--parameter", "lack=0.05", "--json"
+    plan = json.loads(answers(*kuk, "--users", 1000)[1])
+    assert plan["rmse"] == pytest.approx(np.sqrt(0.5 / 0.45**2 / 2000))  # everybody has the attribute
+    assert json.loads(answers(*kuk, "--target-width", 0.08, "--share", 0.1)[1])["num_users"] == 1075
+    assert (plan["category"], plan["empty_category"]) == (0, 0)
+    unequal = "plan", "--mechanism", "forced-response", "--parameter", "truth=0.6", "--parameter", "forced=0.1,0.7,0.2"
+    assert json.loads(answers(*unequal, "--users", 1000, "--share", 1, "--json")[1])["empty_category"] == 1
     found = json.loads(answers("audit", *dice, "--draws", 40_000, "--json")[1])
     assert 1.4 < found["lower"] <= found["claimed"] == pytest.approx(np.log(5))
     assert not found["violated"]

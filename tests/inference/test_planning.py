@@ -363,3 +363,47 @@ def test_mechanisms_at_a_tiny_epsilon():
         math.sqrt(9 * 8 + 18 * (1 + 1e-9)) / (math.sqrt(10 * 100) * math.expm1(1e-9))
     )
     assert math.isfinite(compare_mechanisms(10, 100, 1e-17)[0].expected_rmse)
+
+
+# Rates that differ by category, and one design with a negative d.
+DESIGNS = {
+    "kuk": mechanisms.Kuk(0.5, 0.05),
+    "mangat": mechanisms.Mangat(0.7),
+    "kuk, few yes": mechanisms.Kuk(0.05, 0.5),
+    "forced response": mechanisms.ForcedResponse(0.6, [0.7, 0.25, 0.05]),
+    "nearly certain": mechanisms.ForcedResponse(0.99, [0.9, 0.05, 0.05]),
+    "negative question": mechanisms.NegativeQuestion(3, own=0.1),
+}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("estimand", ["distribution", "users"])
+def test_no_distribution_has_a_larger_error_than_planned(name, estimand):
+    design = DESIGNS[name]
+    size = design.num_categories
+    always, truth = (np.asarray(each, float) for each in design.affine)
+    steps = 100
+    grid = np.indices((steps + 1,) * size).reshape(size, -1).T
+    grid = grid[grid.sum(axis=1) == steps] / steps
+    if estimand == "distribution":
+        chance = always + truth * grid
+        errors = np.sum(chance * (1 - chance), axis=1) / truth**2
+    else:  # for each user the answer alone is random
+        named = always + truth * np.eye(size)
+        errors = grid @ np.sum(named * (1 - named), axis=1) / truth**2
+    planned = size * 1000 * float(expected_rmse(size, 1000, 1.0, estimand=estimand, mechanism=lambda *_: design)) ** 2
+    assert errors.max() <= planned * (1 + 1e-5)
+    assert errors.max() == pytest.approx(planned, rel=1e-3)
+
+
+def test_widths_are_of_the_category_asked_for_or_of_the_noisiest():
+    given = {"share": 0.1, "mechanism": lambda *_: DESIGNS["kuk"]}
+    yes, no = (float(expected_width(2, 1000, 1.0, category=each, **given)) for each in (0, 1))
+    assert yes < 0.65 * no
+    assert float(expected_width(2, 1000, 1.0, **given)) == no
+    # The noisiest at a share of one is another one.
+    at_one = given | {"share": 1.0}
+    assert float(expected_width(2, 1000, 1.0, **at_one)) == float(expected_width(2, 1000, 1.0, category=0, **at_one))
+    assert float(users_for_width(2, 1.0, 0.08, category=0, **given)) == pytest.approx(1075, abs=1)
+    with refused("category"):
+        expected_width(2, 1000, 1.0, category=2, **given)
