@@ -1,4 +1,4 @@
-"""Runs every public function on a mesh of four devices, in a process of its own: `python meshes.py <way>`.
+"""Runs every public function on a mesh of four devices, in a process of its own: `python meshes.py <way> <K>`.
 
 Prints a line of JSON for every function: what went wrong, or nothing.
 """
@@ -19,14 +19,29 @@ from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.em import ems
 from rrjax.mechanisms import Geometric, LocalHashing, OptimizedUnaryEncoding, RandomizedResponse, SquareWave
 
-K, EPSILON = 8, 1.5
+EPSILON = 1.5
+K = int(sys.argv[2]) if __name__ == "__main__" else 8
 FEW = {"num_draws": 19}
-COUNTS = np.random.default_rng(0).multinomial(900, [0.3, 0.3, 0.1, 0.1, 0.1, 0.05, 0.05, 0], size=4).astype(np.int32)
+HEAD = [0.3, 0.3, 0.1, 0.1, 0.1, 0.05, 0.05]
+COUNTS = np.random.default_rng(0).multinomial(900, np.pad(HEAD, (0, K - 7)), size=4).astype(np.int32)
 SHARES = np.random.default_rng(1).dirichlet(np.ones(K), size=4).astype(np.float32)
 UNARY = OptimizedUnaryEncoding(K, EPSILON)
 HASHING = LocalHashing(K, EPSILON)
+MECHANISMS = {
+    "randomized response": RandomizedResponse(K, EPSILON),
+    "unary": UNARY,
+    "hashing": HASHING,
+    "subsets": mechanisms.SubsetSelection(K, EPSILON),
+    "hadamard": mechanisms.HadamardResponse(K, EPSILON),
+    "planes": mechanisms.ProjectiveGeometry(K, EPSILON),
+    "forced": mechanisms.ForcedResponse(0.6, np.full(K, 1 / K)),
+    "negative": mechanisms.NegativeQuestion(K),
+}
+PAIR = mechanisms.Product([RandomizedResponse(2, 2.0), RandomizedResponse(2, 2.0)])
+CHEATING = mechanisms.CheatingDetection(forced=[0.25, 0.75])
+UNRELATED = mechanisms.UnrelatedQuestionTwoSamples(truth=[0.7, 0.3])
 NUMBERS, ZIPF = np.arange(K), partial(models.zipf_logits, num_categories=K)
-FORCED = mechanisms.ForcedResponse(0.6, np.full(K, 1 / K))
+FORCED = MECHANISMS["forced"]
 PROTOCOLS = {
     "randomized response": longitudinal.LongitudinalRandomizedResponse(K, 2.0, 1.0),
     "local hashing": longitudinal.LongitudinalLocalHashing(K, 2.0, 1.0),
@@ -64,6 +79,22 @@ def of_rounds(protocol, *, joint=False):
         return protocol.tally(second), protocol.debias(first)
 
     return of
+
+
+def of_mechanism(mechanism):
+    """Reports, and what is read from them."""
+
+    def of(key, counts, theta):
+        drawn = mechanism.randomize(key, counts % K)
+        return mechanism.tally(drawn), mechanism.debias(drawn), rrjax.nll(theta, mechanism.mixture(drawn))
+
+    return of
+
+
+def of_three(key, counts, theta, **options):
+    """A regression of three categories, the reports, and the covariates."""
+    del key
+    return models.fit(theta, counts % 3, EPSILON, num_categories=3, ridge=0.1, **options)
 
 
 # Of a key, counts `[K]` and a distribution `[K]`.
@@ -129,7 +160,18 @@ FUNCTIONS = {
     ),
     "equality_test": lambda k, c, t: inference.equality_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
     "trend_test": lambda k, c, t: inference.trend_test(k, jnp.stack([c, c[::-1]]), EPSILON, **FEW),
-    "independence_test": lambda k, c, t: inference.independence_test(k, c.reshape(2, 4), **FEW),
+    "independence_test": lambda k, c, t: inference.independence_test(k, c.reshape(2, -1), **FEW),
+    "independence_test of pairs": lambda k, c, t: inference.independence_test(k, c.reshape(2, -1), EPSILON, **FEW),
+    "association": lambda k, c, t: inference.association(k, c[:4].reshape(2, 2), PAIR, **FEW),
+    "odds_ratios": lambda k, c, t: inference.odds_ratios(c[:4].reshape(2, 2), PAIR),
+    "contradiction_test": lambda k, c, t: inference.contradiction_test(UNARY.tally(reports(c)), UNARY),
+    "compliance": lambda k, c, t: inference.compliance(c[:4].reshape(2, 2), CHEATING),
+    "unrelated_question": lambda k, c, t: inference.unrelated_question(c[:4].reshape(2, 2), UNRELATED),
+    "detectable_share": lambda k, c, t: inference.detectable_share(K, 900, 1 + t[0]),
+    "users_for_width": lambda k, c, t: inference.users_for_width(K, 1 + t[0], 0.1),
+    "epsilon_for_error": lambda k, c, t: inference.epsilon_for_error(
+        K, 900, 1 + t[0], mechanism=OptimizedUnaryEncoding
+    ),
     "linear_functional": lambda k, c, t: inference.linear_functional(c, EPSILON, values=NUMBERS),
     "linear_functional of values of each": lambda k, c, t: inference.linear_functional(c, EPSILON, values=t),
     "linear_functional of a tally": lambda k, c, t: inference.linear_functional(UNARY.tally(reports(c)), values=t),
@@ -149,6 +191,13 @@ FUNCTIONS = {
     "rr_with_prior": lambda k, c, t: models.rr_with_prior(t, EPSILON).randomize(k, c[0] % K),
     "fit": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2),
     "fit, reduced": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2, reduce_bias=True),
+    "fit of three": of_three,
+    "fit of three, reduced": partial(of_three, reduce_bias=True),
+    "predict": lambda k, c, t: models.predict(of_three(k, c, t), t[:, None]),
+    "wald_test": lambda k, c, t: models.wald_test(of_three(k, c, t), 0).p_value,
+    "score_test": lambda k, c, t: (
+        models.score_test(of_three(k, c, t), t[:, None], t[:, None] ** 2, c % 3, EPSILON).p_value
+    ),
     "fit by l-bfgs": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2, solver="l-bfgs"),
     "fit_in_batches": lambda k, c, t: models.fit_in_batches(k, t, c % 2, EPSILON, num_categories=2, batch_size=4),
     "goodness_of_fit_test of a regression": lambda k, c, t: (
@@ -174,16 +223,19 @@ FUNCTIONS = {
     "simulate.collect": lambda k, c, t: rrjax.simulate.collect(k, t, 900, EPSILON),
     "simulate.randomized": lambda k, c, t: rrjax.simulate.randomized(k, c, EPSILON),
     "randomize": lambda k, c, t: RandomizedResponse(K, EPSILON).randomize(k, c % K),
-    "randomize, unary": lambda k, c, t: UNARY.randomize(k, c % K),
     "randomize, geometric": lambda k, c, t: Geometric(K, EPSILON).randomize(k, c % K),
     "randomize, square wave": lambda k, c, t: SquareWave(K, EPSILON).randomize(k, t),
     "count, square wave": lambda k, c, t: SquareWave(K, EPSILON).count(t),
     "randomize, channel": lambda k, c, t: Geometric(K, EPSILON).channel().randomize(k, c % K),
     "inv of a channel": lambda k, c, t: Geometric(K, EPSILON).channel().inv(c),
-    "collect, unary": lambda k, c, t: UNARY.collect(k, c),
+    **{f"reads {name}": of_mechanism(each) for name, each in MECHANISMS.items()},
+    **{f"collect, {name}": lambda k, c, t, each=each: each.collect(k, c) for name, each in MECHANISMS.items()},
+    "collect, kuk": lambda k, c, t: mechanisms.Kuk(0.5, 0.05).collect(k, c[:2]),
+    "debias of a channel": lambda k, c, t: Geometric(K, EPSILON).channel().debias(c % K),
+    "count of a product": lambda k, c, t: PAIR.count([c % 2, c // 2 % 2]),
     "count": lambda k, c, t: rrjax.count(c % K, K),
     "tally, hashing": lambda k, c, t: HASHING.tally(
-        HASHING.randomize(k, jnp.repeat(c % K, 20, total_repeat_length=160))
+        HASHING.randomize(k, jnp.repeat(c % K, 20, total_repeat_length=20 * K))
     ),
     "mixture, hashing": lambda k, c, t: rrjax.nll(t, HASHING.mixture(HASHING.randomize(k, c % K))),
     "mle of a survey": lambda k, c, t: rrjax.mle(FORCED.mixture_of_counts(c)),
@@ -196,10 +248,9 @@ FUNCTIONS = {
     "standard_errors of a survey": lambda k, c, t: inference.standard_errors(FORCED.mixture_of_counts(c)),
     "surveys.groups.mle": lambda k, c, t: surveys.groups.mle(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
     "surveys.groups.inv": lambda k, c, t: surveys.groups.inv(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
-    "randomize, forced response": lambda k, c, t: FORCED.randomize(k, c % K),
-    "randomize, negative question": lambda k, c, t: mechanisms.NegativeQuestion(K).randomize(k, c % K),
     **{f"reports, {name}": of_rounds(protocol) for name, protocol in PROTOCOLS.items()},
     **{f"likelihood, {name}": of_rounds(protocol, joint=True) for name, protocol in PROTOCOLS.items()},
+    **{f"collect rounds, {name}": lambda k, c, t, each=each: each.collect(k, c, 2) for name, each in PROTOCOLS.items()},
     "smooth_bayes": lambda k, c, t: rrjax.smooth_bayes(Mixture(c, 1.0, Decay(0.5, K))).theta,
     "joint_bayes": lambda k, c, t: rrjax.joint_bayes(Mixture(c, 1.0, Decay(0.5, K)), (2, K // 2)).theta,
     "randomize, discrete square wave": lambda k, c, t: mechanisms.DiscreteSquareWave(K, EPSILON).randomize(k, c % K),
@@ -210,8 +261,20 @@ FUNCTIONS = {
 # no devices.
 REFUSED = {("vmap, explicit", name) for name in (
     "posterior", "fit_dirichlet", "fit_in_batches", "fit_outcome", "fit_hidden", "goodness_of_fit_test of a regression",
+    "predict", "score_test", "independence_test of pairs", "association", "odds_ratios", "contradiction_test",
+    "compliance", "unrelated_question", "debias of a channel", "reads subsets", "reads hadamard", "reads planes",
+    "collect, subsets", "collect, hadamard", "collect, planes", "collect rounds, local hashing",
+    "collect rounds, bit flipping",
 )}  # fmt: skip
-REFUSED |= {(way, "fit by l-bfgs") for way in ("shard_map, explicit", "shard_map, automatic", "vmap, explicit")}
+REFUSED |= {
+    (way, "fit by l-bfgs")
+    for way in ("shard_map, explicit", "shard_map, vmap", "shard_map, two axes", "vmap, explicit")
+}
+# Up to 1,024 categories, or with a matrix of all categories.
+FEW_CATEGORIES = {
+    "smooth_bayes", "joint_bayes", "randomize, channel", "inv of a channel", "debias of a channel",
+    "randomize, discrete square wave",
+}  # fmt: skip
 
 
 def data():
@@ -232,26 +295,29 @@ def expanded(function):
     return lambda *given: jax.tree.map(lambda leaf: leaf[None], function(*(value[0] for value in given)))
 
 
-def in_shard_map(kind):
+def in_shard_map(kind, batched):
+    """One problem on each device, by itself or as a batch of one."""
+
     def way(function):
         every, mesh = PartitionSpec("x"), mesh_of(kind)
-        run = jax.shard_map(expanded(function), mesh=mesh, in_specs=every, out_specs=every, check_vma=True)
+        run = jax.shard_map(batched(function), mesh=mesh, in_specs=every, out_specs=every, check_vma=True)
         return run, placed(data(), mesh), jax.vmap(function), data()
 
     return way
 
 
-def of_common_law(function):
-    """Keys differ from device to device; counts and distributions are everywhere the same, and so is their type."""
-    every, nowhere, mesh = PartitionSpec("x"), PartitionSpec(), mesh_of(AxisType.Auto)
-
-    def run(keys, counts, theta):
-        return jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), function(keys[0], counts, theta))
-
-    keys, counts, theta = data()
-    split = jax.shard_map(run, mesh=mesh, in_specs=(every, nowhere, nowhere), out_specs=every, check_vma=True)
-    alone = jax.vmap(function, in_axes=(0, None, None))
-    return split, (placed(keys, mesh), counts[0], theta[0]), alone, (keys, counts[0], theta[0])
+def of_two_axes(function):
+    """Keys differ along one axis, counts and distributions along another one."""
+    mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    specs = PartitionSpec("x"), PartitionSpec("y"), PartitionSpec("y")
+    split = jax.shard_map(
+        expanded(function), mesh=mesh, in_specs=specs, out_specs=PartitionSpec(("x", "y")), check_vma=True
+    )
+    given = tuple(each[:2] for each in data())
+    key, law = jnp.array([0, 0, 1, 1]), jnp.array([0, 1, 0, 1])
+    everywhere = tuple(NamedSharding(mesh, spec) for spec in specs)
+    plain = tuple(each[place] for each, place in zip(given, (key, law, law), strict=True))
+    return split, jax.device_put(given, everywhere), jax.vmap(function), plain
 
 
 def in_vmap(function):
@@ -268,9 +334,9 @@ def over_categories(kind):
 
 # A function, what it is given, and both as they are on one device.
 WAYS = {
-    "shard_map, explicit": in_shard_map(AxisType.Explicit),
-    "shard_map, automatic": in_shard_map(AxisType.Auto),
-    "shard_map, common law": of_common_law,
+    "shard_map, explicit": in_shard_map(AxisType.Explicit, expanded),
+    "shard_map, vmap": in_shard_map(AxisType.Auto, jax.vmap),
+    "shard_map, two axes": of_two_axes,
     "vmap, explicit": in_vmap,
     "categories, automatic": over_categories(AxisType.Auto),
     "categories, explicit": over_categories(AxisType.Explicit),
@@ -281,12 +347,15 @@ ALONE = {
     "ordered_bayes", "cv_threshold", "intervals", "discoveries", "p_values", "standard_errors", "variances", "quantile",
     "linear_functional", "linear_functional of values of each", "linear_functional, normal", "group_share", "ibu",
     "simulate.counts", "simulate.true_counts",
+    "fit of three", "fit of three, reduced", "wald_test", "count of a product",
+    "debias of a channel", *(f"{kind} {name}" for name in MECHANISMS for kind in ("reads", "collect,")),
 }  # fmt: skip
 
 
 def names(way):
     """The functions that go this way."""
-    return [name for name in FUNCTIONS if way != "categories, explicit" or name in ALONE]
+    alone = [name for name in FUNCTIONS if way != "categories, explicit" or name in ALONE]
+    return [name for name in alone if K <= 1024 or name not in FEW_CATEGORIES]
 
 
 # Types are checked as a program is built; compiling and running all of them would take minutes. These few are.
@@ -308,6 +377,8 @@ def difference(way, name):
 
 if __name__ == "__main__":
     way = sys.argv[1]
+    jax.devices()
+    jax.default_backend = lambda: "gpu"  # the programs of both platforms are traced
     for name in names(way):
         try:
             problem = difference(way, name)

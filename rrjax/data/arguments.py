@@ -229,8 +229,8 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
     """Counts in their final dtype; shape and dtype are checked, values are not.
 
     Raises:
-        ValueError: Not one-dimensional, K < 2, not real numbers, integers on the host that, or whose total, the
-            default integer dtype cannot hold, or a tally or mixture of another mechanism.
+        ValueError: Not one-dimensional, K < 2, not real numbers, integers on the host, or of a wider dtype, that, or
+            whose total, the default integer dtype cannot hold, or a tally or mixture of another mechanism.
     """
     if dataclasses.is_dataclass(counts):
         raise ArgumentError.about(
@@ -248,8 +248,9 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
     if counts.shape[0] < 2:
         raise ArgumentError.about(name, f"must cover K >= 2 categories, got K = {counts.shape[0]}")
     if jnp.issubdtype(counts.dtype, jnp.integer):
-        if isinstance(counts, np.ndarray):
-            _check_overflow(counts, name, "" if whole else " or pass floats", summed=summed)
+        wraps = not isinstance(counts, Tracer) and jnp.iinfo(counts.dtype).max > jnp.iinfo(int_dtype()).max
+        if isinstance(counts, np.ndarray) or wraps:
+            _check_overflow(np.asarray(counts), name, "" if whole else " or pass floats", summed=summed)
         return gathered(jnp.asarray(counts, int_dtype()))
     if whole:
         raise ArgumentError.about(
@@ -274,9 +275,9 @@ def _check_overflow(counts, name, advice, *, summed):
         total = int(counts.sum(dtype=np.int64)) if fits else sum(counts.tolist())
     if max(abs(extreme), total) > limit.max:
         found = f"hold {extreme}" if abs(extreme) > limit.max else f"add up to {total}"
-        raise ValueError(
-            f"{name} {found}, more than {limit.dtype.name} can ({limit.max}): enable 64-bit mode (JAX_ENABLE_X64=1)"
-            f"{advice}"
+        raise ArgumentError.about(
+            name,
+            f"{found}, more than {limit.dtype.name} can ({limit.max}): enable 64-bit mode (JAX_ENABLE_X64=1){advice}",
         )
 
 
@@ -285,7 +286,8 @@ def _scaled(weights):
 
     No estimate depends on the scale, so derivatives omit it.
     """
-    _, exponent = jnp.frexp(lax.stop_gradient(jnp.max(weights)))
+    most = lax.stop_gradient(jnp.max(weights))
+    exponent = aligned(jnp.frexp(most)[1], most)
     half = exponent // 2  # in two steps, since 2^−exponent itself may not be a float
     return weights * jnp.ldexp(jnp.ones_like(weights[0]), -half) * jnp.ldexp(jnp.ones_like(weights[0]), half - exponent)
 

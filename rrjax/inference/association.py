@@ -28,7 +28,7 @@ from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.inference.restricted_tables import MOST_SEARCHED_CELLS, beginnings, misfit_about, nearest, through
 from rrjax.mechanisms.product import Product
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import aligned, refuse_spread
 from rrjax.numerics.sums import accurate_sum
 
 STEPS = 14
@@ -187,7 +187,7 @@ def as_table(
             f"{list(counts.shape)}",
             argument="counts",
         )
-    counts = counts[: kinds[0], : kinds[1]]
+    counts = refuse_spread(counts[: kinds[0], : kinds[1]], "a table of two columns")
     table = as_counts(counts.ravel(), whole=True).reshape(kinds)
     return table, _vectors(mechanism, 0, kinds[0]), _vectors(mechanism, 1, kinds[1])
 

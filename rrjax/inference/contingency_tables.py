@@ -32,7 +32,7 @@ from rrjax.inference.marginal_tests import (
     trend_of_tallies,
 )
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import aligned, refuse_spread
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.fixed_sum import multinomial
@@ -222,6 +222,7 @@ def independence_test(
     shape = counts.shape
     counts = as_counts(counts.ravel(), whole=True).reshape(shape)
     if epsilon is not None:
+        counts = refuse_spread(counts, "independence_test of pairs")
         counts, epsilon = aligned((counts, as_scalar(epsilon, float_dtype())))
         return _test_pairs(key, counts if shape[0] >= shape[1] else counts.T, epsilon, num_draws)
     # Tables are drawn row by row.

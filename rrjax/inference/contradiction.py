@@ -23,6 +23,7 @@ from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.surveys.design import Design
 from rrjax.mechanisms.unary import UnaryEncoding
 from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.special import deviance, exp_minus, log1p_minus, log_survival
 from rrjax.numerics.sums import accurate_sum
 
@@ -153,7 +154,7 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Cont
         "Negative association of random variables with applications", 1983; Darroch, "On the distribution of the number
         of successes in independent trials", 1964.
     """
-    return _test(evidence(tally, None), mechanism)
+    return _test(refuse_spread(evidence(tally, None), "contradiction_test"), mechanism)
 
 
 @jax.jit

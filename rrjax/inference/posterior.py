@@ -195,9 +195,9 @@ def posterior(
         as_integer(value, name, least)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     alpha = jnp.broadcast_to(as_one_or_each(prior, counts.shape[0], "categories", "prior"), counts.shape)
-    epsilon, alpha = without_derivative((epsilon, aligned(alpha, counts)), NO_DERIVATIVES)
-    key = refuse_spread(key, "posterior")
-    counts = refuse_spread(counts, "posterior")
+    epsilon, alpha = without_derivative((epsilon, alpha), NO_DERIVATIVES)
+    key, counts = refuse_spread((key, counts), "posterior")
+    key, counts, epsilon, alpha = aligned((key, counts, epsilon, alpha))
     result = _sample(key, counts, epsilon, alpha, chains)
     if not isinstance(result.r_hat, Tracer):
         worst = float(jnp.max(result.r_hat))

@@ -26,6 +26,7 @@ from rrjax.data.arguments import as_counts, as_probability, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.surveys.two_samples import Region, TwoSamples
 from rrjax.numerics.bisection import bisected
+from rrjax.numerics.sharding import aligned, refuse_spread
 
 STEPS = 44
 """Bisection steps; more than the bits of a float32, and as precise as the statistics need in float64."""
@@ -92,7 +93,8 @@ class _Survey(NamedTuple):
             slope = jnp.where(self.said > 0, self.said * step / chance, 0)
             return jnp.sum(slope - jnp.where(self.denied > 0, self.denied * step / (1 - chance), 0)) > 0
 
-        one = jnp.ones((), start.dtype)
+        start, end = aligned((start, end), self)
+        one = jnp.ones_like(start[0])
         low, high = bisected(rising, 0 * one, one, STEPS)
         part = (low + high) / 2
         # An end that is the maximum is met exactly.
@@ -109,7 +111,7 @@ def as_samples(counts: ArrayLike, design: Any, kind: type[TwoSamples], example: 
     if not isinstance(design, kind):
         message = f"design must be one of two samples, such as {example}, got {design!r}"
         raise ArgumentError(message, argument="design")
-    given = jnp.asarray(counts)
+    given = refuse_spread(jnp.asarray(counts), "the maximum likelihood of two samples")
     if given.shape != (2, 2):
         raise ArgumentError.about(
             "counts", f"must have shape [2, 2], the numbers of yes and no in both samples, got {given.shape}"

@@ -20,7 +20,7 @@ from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.rows import LogRows
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import looked_up
+from rrjax.numerics.sharding import looked_up, refuse_spread, together
 from rrjax.numerics.sums import accurate_sum
 
 SUM_TOLERANCE = 1e-6
@@ -155,6 +155,7 @@ class Channel(Mechanism):
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
         """As `PureMechanism.debias`: unbiased vectors whose mean is `inv` of the counts. Raises as `inv`."""
         reports = as_values(reports, self.num_reports, "reports")
+        reports = refuse_spread(together(reports), "debias of a Channel")
         inside = (reports >= 0) & (reports < self.num_reports)
         vectors = jnp.asarray(self._inverse().T, float_dtype())[jnp.where(inside, reports, 0)]
         return jnp.where(inside[..., None], vectors, jnp.nan)

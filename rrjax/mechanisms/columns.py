@@ -22,6 +22,7 @@ from rrjax.mechanisms.draws import Words, below, gathered, rounded_down
 from rrjax.mechanisms.mechanism import Dependence, PureMechanism
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
+from rrjax.numerics.sharding import refuse_spread, together
 
 USERS_A_STEP = 1 << 12
 """Number of users simulated in one step."""
@@ -71,10 +72,10 @@ class ColumnResponse(PureMechanism):
         them.
         """
         check_key(key)
-        return _randomize(self, key, as_values(values, self.num_categories, "values"))
+        return _randomize(self, *self._on_one_device(key, as_values(values, self.num_categories, "values")))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        reports = as_values(reports, self.num_columns, "reports").astype(jnp.int32)
+        (reports,) = self._on_one_device(as_values(reports, self.num_columns, "reports").astype(jnp.int32))
         return self.incident(reports[..., None], jnp.arange(self.num_categories, dtype=jnp.int32))
 
     def is_report(self, reports: Array) -> Bool[Array, "*s"]:
@@ -90,14 +91,14 @@ class ColumnResponse(PureMechanism):
         return log_probability_of_block(self.epsilon, self.num_columns / holding, math.log(holding))
 
     def tally(self, reports: ArrayLike) -> Tally:
-        return self.tally_of_counts(count(reports, self.num_columns))
+        return self.tally_of_counts(*self._on_one_device(count(reports, self.num_columns)))
 
     def tally_of_counts(self, columns: Int[Array, " M"]) -> Tally:
         """The tally of reports, given the number of each column; unusable if a number is negative."""
         return _tally(self, columns)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        return self.mixture_of_counts(count(reports, self.num_columns))
+        return self.mixture_of_counts(*self._on_one_device(count(reports, self.num_columns)))
 
     def mixture_of_counts(self, columns: Int[ArrayLike, " M"]) -> Mixture:
         """The likelihood of reports, given the number of each column: one row a column, products by the transform."""
@@ -106,7 +107,10 @@ class ColumnResponse(PureMechanism):
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         check_key(key)  # support counts depend on each other through the columns, so users are drawn one by one: O(N)
         true_counts = as_true_counts(true_counts, self.num_categories)
-        return _collect(self, key, true_counts)
+        return _collect(self, *self._on_one_device(key, true_counts))
+
+    def _on_one_device(self, *arrays: Array) -> tuple[Array, ...]:
+        return refuse_spread(tuple(map(together, arrays)), type(self).__name__)
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])

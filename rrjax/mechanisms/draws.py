@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt
 
 from rrjax.data.arguments import survey
-from rrjax.numerics.sharding import repeat
+from rrjax.numerics.sharding import aligned, repeat, searched
 from rrjax.numerics.threefry import product
 
 Words = tuple[Array, Array]
@@ -63,9 +63,9 @@ def gathered(
     place = jnp.arange(size, dtype=jnp.int32)
 
     def draw(part, total):
-        value = jnp.searchsorted(ends, part * size + place, side="right", method="scan").astype(jnp.int32)
+        value = searched(ends, part * size + place).astype(jnp.int32)
         exists = place < number - part * size
         return add(total, jax.random.fold_in(key, part), jnp.minimum(value, true_counts.shape[0] - 1), exists)
 
     parts = number // size + jnp.minimum(number % size, 1)
-    return repeat(parts, draw, zeros), number, seen.drawable
+    return repeat(parts, draw, aligned(zeros, key, true_counts)), number, seen.drawable

@@ -21,6 +21,7 @@ from rrjax.mechanisms.mechanism import Mechanism, numbers_if
 from rrjax.mechanisms.ordered import Geometric
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.surveys.design import Design
+from rrjax.numerics.sharding import together
 
 MOST_CELLS = 1 << 27
 """Largest number of cells of a joint table: 512 MiB in float32."""
@@ -104,7 +105,7 @@ class Record(Mechanism):
                 columns or shape, or (not under tracing) reports outside.
         """
         reports, kinds = _with_missing(reports, self._known_kinds())
-        reports = as_columns(reports, kinds, "reports")
+        reports = tuple(together(each) for each in as_columns(reports, kinds, "reports"))
         _check_size(math.prod(kinds))
         cell = jnp.ravel_multi_index(reports, kinds, mode="wrap").ravel()
         inside = jnp.all(jnp.stack([(each >= 0) & (each < size) for each, size in zip(reports, kinds, strict=True)]))

@@ -26,7 +26,7 @@ from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, settled, tally_if
 from rrjax.mechanisms.rows import log_probability_of_block
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.simulate.sampling import Stream
 
 
@@ -98,7 +98,7 @@ class SubsetSelection(PureMechanism):
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s w"]:
         check_key(key)
         values = as_values(values, self.num_categories, "values")
-        return _randomize(self, key, values, settled(self.subset_size, "subset_size"))
+        return _randomize(self, key, together(values), settled(self.subset_size, "subset_size"))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         return _members(self._checked(reports), self.num_categories)
@@ -173,6 +173,7 @@ def _members(reports, number):
 def _steps(mechanism, key, values, size):
     """A scan over the categories: the number of members to draw, and the step that decides on one category."""
     number = mechanism.num_categories
+    key, values = refuse_spread((key, values), "SubsetSelection")
     first, others = jax.random.split(key)
     high, low = jax.random.bits(first, (2, values.shape[0]), jnp.uint32)
     own = below((high, low), rounded_down(mechanism.rates.p))

@@ -22,7 +22,7 @@ from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.results import Regression, p_value, predict
 from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.sharding import aligned, refuse_spread, together
 
 _NUM_DRAWS = 8
 """Number of reports drawn for each user, for mechanisms with too many possible reports to sum over."""
@@ -210,7 +210,7 @@ def score_test(
     _check_not_robust(result, "a score test")
     if key is not None:
         check_key(key)
-    own, more = as_covariates(covariates), as_covariates(added)
+    own, more = (refuse_spread(together(as_covariates(each)), "score_test") for each in (covariates, added))
     size, width = result.standard_coefficients.shape
     is_own = own.shape[1] == size - result.intercept
     if not is_own or more.shape[0] != own.shape[0]:
@@ -333,7 +333,7 @@ def goodness_of_fit_test(
         Tsiatis, "A note on a goodness-of-fit test for the logistic regression model", 1980; Fagerland, Hosmer and
         Bofin, "Multinomial goodness-of-fit tests for logistic regression models", 2008 (the groups).
     """
-    reports = refuse_spread(reports, "goodness_of_fit_test")
+    reports = refuse_spread(together(reports), "goodness_of_fit_test")
     if groups is None:
         num_groups = as_integer(num_groups, "num_groups", 2)
         predicted = 1 - predict(result, covariates).shares[:, 0]

@@ -19,6 +19,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.estimators.closed_form import mle_star
 from rrjax.estimators.em import ibu
 from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
 
 
@@ -133,7 +134,7 @@ def _delta(statistic, estimator, second_order, weights, given, level):
         return jax.jvp(lambda x: jax.jvp(function, (x,), (direction,))[1], (weights,), (direction,))[1]
 
     def diagonal_term(place):
-        unit = (jnp.arange(weights.shape[0]) == place).astype(weights.dtype)
+        unit = aligned((jnp.arange(weights.shape[0]) == place).astype(weights.dtype), weights)
         return weights[place] * second_derivative(unit)
 
     bias = jnp.full_like(value, jnp.nan)

@@ -42,7 +42,7 @@ from rrjax.models.regression import (
 from rrjax.models.results import Regression
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import USERS_IN_BLOCK, ascended, blocks_of, factored, solved
-from rrjax.numerics.sharding import refuse_spread
+from rrjax.numerics.sharding import refuse_spread, together
 from rrjax.numerics.sums import accurate_sum, log_sum
 
 MOST_CELLS = 512
@@ -128,10 +128,10 @@ def fit_hidden(
         expected = '"sandwich" with clusters' if clusters is not None else '"observed" or "sandwich"'
         raise ArgumentError.about("covariance", f"must be {expected}, got {covariance!r}", value=covariance)
     max_iters = as_integer(max_iters, "max_iters", 1)
-    reports = refuse_spread(reports, "fit_hidden")
+    reports = refuse_spread(together(reports), "fit_hidden")
     if covariates is None:
         covariates = np.zeros((as_array(reports, "reports").shape[0], 0), float_dtype())
-    given = as_covariates(covariates)
+    given = together(as_covariates(covariates))
     dtype, number = covariates_dtype(given), given.shape[0]
     columns = _as_hidden(hidden)
     outcome, scale, answered = _rows(reports, mechanism_or_epsilon, num_categories, number, dtype, "reports")

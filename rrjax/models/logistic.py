@@ -113,7 +113,9 @@ def on_coefficients(each: Float[Array, "N k k"], data: Data) -> Float[Array, "P 
     """The sum of informations on the logits, as information on the coefficients."""
     size = data.covariates.shape[1] * each.shape[1]
     weighted = data.weights[:, None, None] * each
-    return jnp.einsum("nij,nd,ne->diej", weighted, data.covariates, data.covariates).reshape(size, size)
+    blocks = jnp.einsum("nij,nd,ne->diej", weighted, data.covariates, data.covariates)
+    # Two pairs of axes, each by itself: on a mesh with explicit axes both at a time have no known sharding.
+    return blocks.reshape(size, *blocks.shape[2:]).reshape(size, size)
 
 
 def slope_of(found: Posteriors, data: Data) -> Float[Array, " P"]:
@@ -154,7 +156,7 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
         estimates", 1993.
     """
     size, width = coefficients.shape
-    split = inverse.reshape(size, width, size, width)
+    split = inverse.reshape(size, width, -1).reshape(size, width, size, width)
 
     def of_user(logits, rows, spread):
         # A batch of one, with the logits as the coefficients of a single covariate.

@@ -18,6 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.errors import ArgumentError
 from rrjax.models.inputs import Units, as_covariates, as_list
 from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.sharding import refuse_spread, together
 from rrjax.numerics.sums import log_sum
 
 Family: TypeAlias = Literal["normal", "binary", "counts"]
@@ -231,7 +232,7 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         >>> [bool(low < share < high) for low, share, high in zip(found.lower[:, 1], (0.5, 0.73), found.upper[:, 1])]
         [True, True]
     """
-    given = as_covariates(covariates)
+    given = refuse_spread(together(as_covariates(covariates)), "predict")
     size, dtype = result.standard_coefficients.shape[0], result.standard_coefficients.dtype
     if given.shape[1] != size - result.intercept:
         raise ArgumentError.about(

@@ -9,6 +9,7 @@ it before `vmap` can spread it. Without such a mesh these functions change nothi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -124,14 +125,18 @@ def searched(edges: Shaped[Array, " n"], values: Shaped[Array, "*s"]) -> Int[Arr
     return jnp.searchsorted(aligned(edges, values), values, side="right", method=method)
 
 
-def refuse_spread(value: T, name: str) -> T:
-    """The value itself; under a `vmap` that spreads it over a mesh with explicit axes an error.
+def refuse_spread(values: T, name: str) -> T:
+    """The arrays themselves; under a `vmap` that spreads one over a mesh with explicit axes an error.
 
     For functions with parts that JAX or optax cannot spread, which would fail deep inside, or only when lowered.
 
     Raises:
         NotImplementedError: Says what to use instead.
     """
+    return jax.tree.map(partial(_refuse_spread, name=name), values)
+
+
+def _refuse_spread(value, name):
     if not isinstance(value, Tracer):
         return value
     same = jax.custom_batching.custom_vmap(lambda value: value)

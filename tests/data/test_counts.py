@@ -70,6 +70,16 @@ def test_under_tracing_they_poison_the_counts_and_the_estimate(outside):
     assert np.isnan(rrjax.nll([0.25] * 4, counts, 1.0))
 
 
+@pytest.mark.parametrize("library", [np, jnp])
+def test_counts_that_the_default_integers_cannot_hold_are_refused(library):
+    dtype, largest = (np.uint64, 2**63 - 1) if np.dtype(INT).itemsize == 8 else (np.uint32, 2**31 - 1)
+    fits, wraps = (library.asarray([0, count], dtype) for count in (largest, largest + 1))
+    assert rrjax.inv(fits, 1.0)[1] > 1
+    assert np.isnan(jax.jit(rrjax.inv)(wraps, 1.0)).all()
+    with refused("counts"):
+        rrjax.inv(wraps, 1.0)
+
+
 @pytest.mark.parametrize("reports", [[0.0, 1.0], ["a", "b"], [True, False], [1 + 0j]])
 def test_reports_that_are_not_integers_are_refused(reports):
     with refused("reports"):

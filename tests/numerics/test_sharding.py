@@ -1,9 +1,7 @@
 """Many devices: `shard_map`, meshes with explicit axes, and categories spread over devices."""
 
-import functools
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -19,35 +17,50 @@ from rrjax import RandomizedResponse, inference, models, surveys
 from rrjax.data.linear_maps import Scaling
 from rrjax.mechanisms import Channel, SquareWave, SubsetSelection
 from rrjax.numerics.sharding import aligned, by_platform, looked_up, one_by_one, repeat
+from rrjax.simulate.sampling.fixed_sum import FEW_CATEGORIES
 
 FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
 # Each way starts a process that traces every public function for four devices, and compiles some: half a minute.
 pytestmark = pytest.mark.once
 
 
-@functools.cache
-def problems(way):
+def problems(way, num_categories=8, x64="0"):
     """What `meshes.py` found wrong, per function."""
-    environment = os.environ | {"XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
-    script = pathlib.Path(meshes.__file__)
-    found = subprocess.run(
-        [sys.executable, str(script), way], env=environment, capture_output=True, text=True, check=False
-    )
+    environment = os.environ | {"XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": x64}
+    command = [sys.executable, meshes.__file__, way, str(num_categories)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     return dict(json.loads(line) for line in found.stdout.splitlines())
 
 
+# The sizes are on both sides of each switch of a program: 64 terms, 1,024 cells, 4,096 users, 2¹⁶ sorted numbers.
 @pytest.mark.full
 @pytest.mark.long
-@pytest.mark.parametrize("way", meshes.WAYS)
-def test_every_public_function_works_on_a_mesh(way):
-    found = problems(way)
-    assert set(found) == set(meshes.names(way))
+@pytest.mark.parametrize(
+    ("way", "size", "x64"),
+    [*((way, 8, "0") for way in meshes.WAYS), ("shard_map, vmap", 100, "1"), ("shard_map, vmap", 70_000, "0")],
+)
+def test_every_public_function_works_on_a_mesh(way, size, x64):
+    found = problems(way, size, x64)
+    assert size > meshes.K or set(found) == set(meshes.names(way))
     wrong = {name: problem for name, problem in found.items() if problem}
     refused = {name for among, name in meshes.REFUSED if among == way}
     assert set(wrong) == refused, wrong
     # A sentence of ours, not one from deep inside; a function that has a solver too few says which.
     assert all(problem.startswith("refused: ") for problem in wrong.values()), wrong
+
+
+@pytest.mark.long
+def test_many_categories_are_simulated_in_shard_map():
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
+    keys, theta = jax.random.split(jax.random.key(0), 1), jnp.full(FEW_CATEGORIES + 1, 1 / (FEW_CATEGORIES + 1))
+    for size in (FEW_CATEGORIES, FEW_CATEGORIES + 1):
+
+        def draw(keys, theta=theta[:size]):
+            return rrjax.simulate.counts(keys[0], theta / jnp.sum(theta), 10_000, 2.0)[None]
+
+        split = jax.shard_map(draw, mesh=mesh, in_specs=PartitionSpec("x"), out_specs=PartitionSpec("x"))
+        assert jax.jit(split)(keys)[0].tolist() == draw(keys)[0].tolist()
 
 
 def test_alone_nothing_happens():
@@ -144,12 +157,10 @@ def test_the_delta_method_of_a_mixture_on_each_device():
         return models.delta_method(lambda t: t[:1], rrjax.Mixture(counts, 1.0, Scaling(3.0, 8))).standard_error
 
     split = jax.shard_map(error, mesh=mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec())
-    varying = jax.shard_map(
-        lambda counts: error(counts[0]), mesh=mesh, in_specs=PartitionSpec("x"), out_specs=PartitionSpec("x")
-    )
+    batch = jax.shard_map(jax.vmap(error), mesh=mesh, in_specs=PartitionSpec("x"), out_specs=PartitionSpec("x"))
     counts = meshes.COUNTS[0]
     np.testing.assert_allclose(jax.jit(split)(counts), error(counts), rtol=1e-5)
-    np.testing.assert_allclose(jax.jit(varying)(counts[None]), error(counts), rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(batch)(counts[None])[0], error(counts), rtol=1e-5)
 
 
 def test_what_cannot_be_spread_says_so():

@@ -14,6 +14,7 @@ from rrjax.data.tally import Rates
 from rrjax.mechanisms.draws import gathered
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.mechanisms.unary import UnaryEncoding, sum_of_bits
+from rrjax.numerics.sharding import refuse_spread
 
 MOST_REPORTS = 2**31 - 1
 """Largest number of reports of all rounds together, N·T."""
@@ -54,6 +55,7 @@ def of_bits(
 def of_users(protocol: Any, key: Array, true_counts: Array, num_rounds: int) -> tuple[Int[Array, " K"], Int[Array, ""]]:
     """Support counts of all rounds, and the number of reports, from simulated users; −1 if they cannot be drawn."""
     single = protocol.single_round
+    key, true_counts = refuse_spread((key, true_counts), f"{type(protocol).__name__}.collect")
 
     def add(total, key, values, exists):
         of_memo, of_rounds = jax.random.split(key)

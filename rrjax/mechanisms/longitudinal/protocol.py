@@ -41,7 +41,7 @@ from rrjax.mechanisms.longitudinal import collected, histories
 from rrjax.mechanisms.mechanism import CELLS, PureMechanism
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import aligned, together
 from rrjax.numerics.sums import expm1_epsilon
 
 _NUMBERS = (int, float, np.number)
@@ -285,7 +285,7 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
 
 def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...], cells: int) -> Any:
     """Applies a function to the key and the data of each user, in batches of a bounded number of cells."""
-    num_users = users[0].shape[0]
+    num_users, users = users[0].shape[0], tuple(map(together, users))
     keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(num_users, dtype=jnp.uint32))
     if not isinstance(num_users, int):  # a symbol of `jax.export`, which has no batches
         return jax.vmap(function)(keys, *users)

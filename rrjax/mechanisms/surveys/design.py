@@ -246,6 +246,7 @@ class Design(SupportMechanism):
 
 @partial(jax.jit, static_argnums=4)
 def _collected(key, true_counts, always, truth, denies):
+    key, true_counts, always, truth = aligned((key, true_counts, always, truth))
     seen = survey(true_counts)
     usable = seen.drawable & ~jnp.isnan(truth)
     numbers = jnp.where(usable, true_counts, 0).astype(jnp.int32)

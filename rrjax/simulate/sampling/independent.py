@@ -144,6 +144,7 @@ def poisson_of_lanes(
 
     A lane's value depends on its own stream, place and rate; the lanes together determine only which code runs.
     """
+    stream, places, rate = aligned((stream, places, rate))
     none = jnp.zeros_like(places)
     largest = jnp.max(rate)
     small = jnp.where(rate < LARGE_RATE, rate, 0)
@@ -201,7 +202,7 @@ def apart(needed: Bool[Array, ""], compute: Callable[[], T]) -> T:
     XLA computes anew, in every loop that uses them, what it can fuse with it; and loops that look up are not vectorized
     on a CPU, with all that they compute. It fuses nothing across a branch.
     """
-    zeros = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(compute))
+    zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(compute))  # with the same sharding
     return lax.cond(needed, compute, lambda: zeros)
 
 
