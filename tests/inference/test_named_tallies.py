@@ -10,7 +10,6 @@ from cases import FLOAT, INT, X64
 from refusals import refused
 from scipy import stats
 
-import rrjax
 from rrjax.inference import difference, group_share, linear_functional, stratified
 from rrjax.mechanisms import ForcedResponse, NegativeQuestion, OptimizedUnaryEncoding, RandomizedResponse
 
@@ -88,6 +87,23 @@ def laws(design, users, number):
     return every, np.asarray([law.get(counts, 0.0) for counts in every])
 
 
+def variances(weights, scores):
+    """The variances of scores under weights `[…, K]`, which need not sum to one."""
+    total = weights.sum(-1)
+    return (weights @ scores**2 - (weights @ scores) ** 2 / total) / total
+
+
+def least_of(mean, channel, scores, numbers):
+    """The smallest variance of the score of an answer, of all distributions of this mean; two values reach it."""
+    mean = np.clip(mean, numbers[0], numbers[-1])
+    found = np.full(len(mean), np.inf)
+    for low, high in itertools.combinations(range(3), 2):
+        part = (mean - numbers[low]) / (numbers[high] - numbers[low])
+        square = (1 - part) * (channel[low] @ scores**2) + part * (channel[high] @ scores**2)
+        found = np.where((part >= 0) & (part <= 1), np.minimum(found, square - mean**2), found)
+    return found
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("design", [UNEVEN, NegativeQuestion(3, 0.1)], ids=["forced-response", "negative-question"])
 def test_intervals_and_errors_of_designs_by_exact_laws(design):
@@ -105,25 +121,33 @@ def test_intervals_and_errors_of_designs_by_exact_laws(design):
     normal = of(linear_functional, values=numbers, method="normal")
     ours = of(linear_functional, values=numbers, method="normal", estimand="users")
     exact = of(group_share, members=group, estimand="users")
-    np.testing.assert_allclose(mean.value, np.asarray(jax.vmap(rrjax.inv)(tallies)) @ numbers, atol=1e-5)
+    # Each answer stands for an unbiased number.
+    channel = np.asarray(design.channel(), float)
+    scores = np.linalg.solve(channel, numbers.astype(float))
+    value, plain = counts @ scores / number, variances(counts, scores) / (number - 1)
+    np.testing.assert_allclose(mean.value, value, atol=1e-5)
+    error, between = np.asarray(normal.standard_error, float) ** 2, 1 + 1e-4
+    assert (error >= plain / between - 1e-6).all()
+    assert (error <= between * np.maximum(plain, least_of(value, channel, scores, numbers) / number) + 1e-6).all()
+    shares = counts @ np.linalg.inv(channel) / number
+    of_users = shares @ variances(channel, scores) / number
+    certain = (shares > 0).all(1)  # others are cut to their range
+    assert certain.sum() >= 10
+    np.testing.assert_allclose(np.asarray(ours.standard_error, float)[certain] ** 2, of_users[certain], rtol=1e-3)
     for theta in ([1, 0, 0], [0, 1, 0], [0, 0, 1], [1 / 3] * 3, [0.5, 0.25, 0.25]):
         theta = np.asarray(theta)
         chances = chances_of(theta)
         for found, true in ((mean, theta @ numbers), (share, theta @ group)):
             covered = (np.asarray(found.lower) <= true + 1e-6) & (true - 1e-6 <= np.asarray(found.upper))
             assert chances[covered].sum() >= LEVEL - 1e-5
-        variance = chances @ (np.asarray(normal.value, float) - theta @ numbers) ** 2
-        # At least the variance of users who all hold one value, which matters for twelve answers.
-        assert variance * (1 - 1e-4) <= chances @ np.asarray(normal.standard_error, float) ** 2 <= 1.6 * variance
+        assert chances @ plain == pytest.approx(chances @ (value - theta @ numbers) ** 2, rel=1e-5)  # unbiased
         users = np.round(number * theta).astype(int)
         given = laws(design, users, number)[1]
         covered = (np.asarray(exact.lower) <= users @ group / number + 1e-6) & (
             users @ group / number - 1e-6 <= np.asarray(exact.upper)
         )
         assert given[covered].sum() >= LEVEL - 1e-5
-        variance = given @ (np.asarray(ours.value, float) - users @ numbers / number) ** 2
-        # Estimated shares are cut to their range, which matters for twelve answers.
-        assert given @ np.asarray(ours.standard_error, float) ** 2 == pytest.approx(variance, rel=0.35)
+        assert given @ of_users == pytest.approx(given @ (value - users @ numbers / number) ** 2, rel=1e-5)  # unbiased
 
 
 @pytest.mark.long
