@@ -20,6 +20,7 @@ from studies import study as made_up
 import rrjax.study.tile
 from rrjax import figures
 from rrjax.cli.running import Bar, progress_bar
+from rrjax.cli.show import Lines
 from rrjax.figures import files
 from rrjax.study import Study, drawings
 from rrjax.study.arguments import Progress
@@ -252,7 +253,7 @@ def seen(bar):
 
 def test_no_time_is_left_before_one_is_known():
     bar = progress_bar()
-    line = Bar(bar, "study", "study")
+    line = Bar(bar, Lines("study"), "study", "study")
     for begin in (None, Progress(0, 100, 0, 0.0)):
         if begin is not None:
             line(begin)
@@ -270,7 +271,7 @@ def test_no_time_is_left_before_one_is_known():
 
 def test_a_resumed_study_shows_what_is_there():
     bar = progress_bar()
-    line = Bar(bar, "study", "study")
+    line = Bar(bar, Lines("study"), "study", "study")
     line(Progress(40, 100, 40, 0.0))
     assert "study: compiling …" in seen(bar)
     assert "40 %" in seen(bar)
@@ -278,7 +279,7 @@ def test_a_resumed_study_shows_what_is_there():
     line(Progress(100, 100, 40, 9.0))
     assert "100 %" in seen(bar)
     finished = progress_bar()
-    Bar(finished, "study", "study")(Progress(100, 100, 100, 0.0))
+    Bar(finished, Lines("study"), "study", "study")(Progress(100, 100, 100, 0.0))
     assert "compiling" not in seen(finished)
     em = progress_bar()
     em.add_task("Figure 4: EM", total=None, rate="")
