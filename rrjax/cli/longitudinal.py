@@ -109,7 +109,7 @@ def make_round(
     if values.present is not None:
         users = users[values.present]
     domain = values.domain
-    head = head_of(MechanismRecord(name, device.parameters), values.column, domain, seed is not None)
+    head = head_of(MechanismRecord(name, device.parameters), values.column, domain, seed is not None, how.user)
     file = MemoFile(how.memo, head)
     with file.opened() as memos:
         number = how.round or (memos.rounds[-1] + 1 if memos.rounds else 1)

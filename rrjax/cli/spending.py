@@ -40,7 +40,7 @@ class Spending:
                 rounds of the reports.
         """
         of, simulated = self.metadata, self.metadata.simulated
-        memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, simulated)).read()
+        memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, simulated, of.user)).read()
         lacking = [number for number in rounds if number not in memos.rounds]
         if lacking:
             raise DataError(

@@ -24,10 +24,11 @@ VERSION = 1
 """Version of the file format."""
 
 
-def head_of(record: MechanismRecord, column: str, domain: Domain, simulated: bool) -> dict[str, Any]:
-    """The `head` of the memo of reports with this protocol, column and domain."""
+def head_of(record: MechanismRecord, column: str, domain: Domain, simulated: bool, user: str | None) -> dict[str, Any]:
+    """The `head` of the memo of reports with this protocol, column, domain and column of users."""
     own = {name: record.parameters[name] for name in ("num_categories", "epsilon", "first_epsilon")}
-    return {"mechanism": record.name, **own, "column": column, "domain": domain.fingerprint, "simulated": simulated}
+    common = {"column": column, "domain": domain.fingerprint, "simulated": simulated, "user": user}
+    return {"mechanism": record.name, **own, **common}
 
 
 @dataclass
@@ -98,7 +99,7 @@ class MemoFile:
 
     Attributes:
         path: The file; it is created with the first round.
-        head: What all rounds have in common, in JSON's types: protocol, parameters, domain, column.
+        head: What all rounds have in common, in JSON's types: protocol, parameters, domain, columns.
     """
 
     path: Path
@@ -131,6 +132,16 @@ class MemoFile:
                 raise self._refused("is no file of memos")
             record = json.loads(text)
             for name, wanted in self._full_head.items():
+                if name == "user" and name not in record:  # of an earlier version: the next round writes it
+                    continue
+                if name == "user" and record[name] != wanted:
+                    raise DataError(
+                        f"{file} names its users by the column {record[name]!r}, not {wanted!r}: under other names the "
+                        "same people would spend ε∞ again. Name the column as before; nothing was changed",
+                        file=file,
+                        argument=name,
+                        value=record[name],
+                    )
                 if record.get(name) != wanted:
                     raise DataError(
                         f"{file} has {name} = {record.get(name)!r}, not {wanted!r}: it is the memo of another "

@@ -45,6 +45,14 @@ def line(day, name=LRR, *more, out=None):
     return ("randomize", f"day{day}.csv", *flags, *more, "--out", out or f"day{day}.parquet")
 
 
+def other(day, out="r.parquet", **flags):
+    """The line of a day with other values of its flags."""
+    given = list(line(day, out=out))
+    for flag, value in flags.items():
+        given[given.index(f"--{flag}") + 1] = value
+    return given
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", list(PROTOCOLS))
 def test_a_week(week, name):
@@ -116,6 +124,30 @@ def test_flags_that_cannot_be(week, more, flag):
     assert blames(week.error, flag)
     assert Path("memo.parquet").read_bytes() == before
     assert not Path("day2.parquet").exists()
+
+
+def test_users_of_another_column(week):
+    """The same people under other names would get new permanent answers."""
+    Path("day9.csv").write_text("id,mail,app\nu1,a@x,maps\nu2,b@x,news\n")
+    assert week(*line(9))[0] == 0
+    before = Path("memo.parquet").read_bytes()
+    assert week(*other(9, user="mail"))[0] == 3
+    assert (week.error.argument, week.error.value) == ("user", "id")
+    assert Path("memo.parquet").read_bytes() == before
+    assert not Path("r.parquet").exists()
+
+
+def test_a_memo_without_the_column_of_users(week):
+    """Of an earlier version: the next round writes it."""
+    assert week(*line(1))[0] == 0
+    connection = duckdb.connect()
+    record = json.loads(connection.execute("SELECT value FROM parquet_kv_metadata('memo.parquet')").fetchall()[0][0])
+    assert record.pop("user") == "id"
+    connection.execute("COPY (FROM 'memo.parquet') TO 'm.parquet' (KV_METADATA {rrjax_memos: ?})", [json.dumps(record)])
+    assert week(*other(2, memo="m.parquet"))[0] == 0
+    Path("day9.csv").write_text("mail,app\na@x,maps\n")
+    assert week(*other(9, "s.parquet", memo="m.parquet", user="mail"))[0] == 3
+    assert week.error.argument == "user"
 
 
 @pytest.mark.long
