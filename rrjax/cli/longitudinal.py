@@ -120,6 +120,13 @@ def make_round(
                 flag="--round",
                 value=number,
             )
+        if number > 1 and not memos.rounds:
+            raise UsageError(
+                f"--round {number}: {how.memo} has no round before it. Give --memo the file of the rounds before: in "
+                "a new one all users spend ε∞ again. The first round has the number 1",
+                flag="--round",
+                value=number,
+            )
         if seed is not None:
             device = _client(name, domain.num_categories, epsilon, how.first_epsilon, seed, number)
         before = len(memos.users)

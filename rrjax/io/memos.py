@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from rrjax.io.database import connect, explaining, file_list, literal, parquet_r
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord
 from rrjax.io.write import replacing
-from rrjax.privacy.clients.locking import locked
+from rrjax.privacy.clients.locking import Lock, locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 
 VERSION = 1
@@ -43,6 +43,7 @@ class Memos:
         rounds: The rounds that were reported, in ascending order.
         unmoved: The complete reports of the last round, and the file that they become by a move, which is the only step
             of the round after this memo was written; None if there is no round.
+        generation: How often the memo was written.
     """
 
     users: np.ndarray
@@ -51,6 +52,7 @@ class Memos:
     answers: np.ndarray
     rounds: list[int]
     unmoved: tuple[str, str] | None = None
+    generation: int = 0
 
     def with_answers(
         self, client: LongitudinalClient, users: np.ndarray, values: np.ndarray
@@ -84,6 +86,7 @@ class Memos:
             np.concatenate([self.seeds, np.asarray([seed_of[name] for name, _ in new], np.uint32)]),
             np.concatenate([old, drawn]),
             self.rounds,
+            generation=self.generation,
         )
         return more, places
 
@@ -93,7 +96,7 @@ class Memos:
         return np.unique(self.users.astype(str), return_counts=True)[1]
 
 
-@dataclass(frozen=True)
+@dataclass
 class MemoFile:
     """A Parquet file of `Memos`, readable by its owner alone.
 
@@ -104,22 +107,44 @@ class MemoFile:
 
     path: Path
     head: dict[str, Any]
+    _lock: Lock | None = field(default=None, init=False, repr=False)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Memos]:
         """Locks the file and reads it; empty memos if it is not there.
 
         Raises:
-            DataError: A file that cannot be read or locked, is no memo, or is one of another collection: nothing is
+            DataError: A file that cannot be read or locked, is no memo, is one of another collection, has a second
+                name, is older than its lock's note, or is not there while the note shows that it was: nothing is
                 changed. Or the last round was interrupted before its reports had their name: now they have it.
         """
         try:
-            with locked(Path(os.path.realpath(self.path)), self.path):
-                memos = self._read()
+            with locked(Path(os.path.realpath(self.path)), self.path) as self._lock:
+                if self.path.exists() and os.stat(self.path).st_nlink > 1:
+                    raise self._refused(
+                        "has a second name (a hard link), under which the answers of this round would be missing. Copy "
+                        "it to a file of one name, use that one alone from now on, and delete the others"
+                    )
+                memos, last = self._read(), self._lock.note().get("generation", 0)
+                if memos.generation < last:
+                    raise self._older(last)
                 _complete(memos)
                 yield memos
         except OSError as error:
             raise self._refused(f"cannot be locked or read ({error.strerror or error})") from error
+
+    def _older(self, last: int) -> DataError:
+        assert self._lock is not None
+        shows, spent = f"{self._lock.path} shows that", "would be drawn again, which spends ε∞ again"
+        if not self.path.exists():
+            return self._refused(
+                f"is not there, and {shows} it was: its permanent answers {spent}. Bring it back; for the first round "
+                f"of a new collection name another file, or delete {self._lock.path}"
+            )
+        return self._refused(
+            f"is an old copy: {shows} the memo was written {last:,} times, this one fewer. Answers since then {spent}. "
+            f"Bring back the memo that was written last; if it is lost, delete {self._lock.path} to go on with this one"
+        )
 
     def _read(self) -> Memos:
         if not self.path.exists():
@@ -167,6 +192,7 @@ class MemoFile:
             answers,
             list(record["rounds"]),
             unmoved and tuple(unmoved),
+            record.get("generation", 0),
         )
 
     def read(self) -> Memos:
@@ -188,7 +214,8 @@ class MemoFile:
             answers = rows
         columns = {"user": memos.users, "key": memos.keys, "seed": memos.seeds, "answer": answers}
         kind = "CAST(answer AS BLOB)" if memos.answers.ndim == 2 else "answer"
-        record = json.dumps({**self._full_head, "rounds": memos.rounds, "unmoved": memos.unmoved}, ensure_ascii=False)
+        state = {"rounds": memos.rounds, "unmoved": memos.unmoved, "generation": memos.generation + 1}
+        record = json.dumps({**self._full_head, **state}, ensure_ascii=False)
         before = os.umask(0o077)  # the file is secret from its first byte
         try:
             with replacing(self.path, over=("memo",)) as aside, connect() as connection:
@@ -200,6 +227,9 @@ class MemoFile:
                 os.chmod(aside, 0o600)
         finally:
             os.umask(before)
+        memos.generation += 1
+        if self._lock is not None:
+            self._lock.write(generation=memos.generation)  # after the memo, so that the note is never ahead of it
 
     @property
     def _full_head(self) -> dict[str, Any]:

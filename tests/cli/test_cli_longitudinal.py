@@ -150,6 +150,43 @@ def test_a_memo_without_the_column_of_users(week):
     assert week.error.argument == "user"
 
 
+def test_a_memo_that_is_not_the_last_one(week):
+    """Neither lost, nor an old copy, nor a file with two names: in each, answers would be drawn again."""
+    Path("day9.csv").write_text("id,app\nu1,maps\n")
+    assert week(*other(9, "r4.parquet"), "--round", "4")[0] == 2
+    assert (week.error.flag, week.error.value) == ("--round", 4)
+    assert not Path("memo.parquet").exists()
+    assert week(*other(9, "r1.parquet"))[0] == 0
+    shutil.copy("memo.parquet", "old.parquet")
+    Path("day9.csv").write_text("id,app\nu1,news\nu2,chat\n")
+    assert week(*other(9, "r2.parquet"))[0] == 0
+    last = Path("memo.parquet").read_bytes()
+
+    def refused():
+        memo = Path("memo.parquet")
+        before = memo.read_bytes() if memo.exists() else None
+        assert week(*other(9, "r3.parquet"))[0] == 3
+        assert week.error.file == "memo.parquet"
+        assert (memo.read_bytes() if memo.exists() else None) == before
+        assert not Path("r3.parquet").exists()
+
+    Path("memo.parquet").unlink()
+    refused()
+    shutil.copy("old.parquet", "memo.parquet")
+    refused()
+    Path("memo.parquet").write_bytes(last)
+    Path("link.parquet").hardlink_to("memo.parquet")
+    refused()
+    Path("link.parquet").unlink()
+    assert week(*other(9, "r3.parquet"))[0] == 0
+    shutil.copy("old.parquet", "memo.parquet")
+    Path("memo.parquet.lock").unlink()  # as the message says
+    assert week(*other(9, "r4.parquet"))[0] == 0
+    Path("memo.parquet").unlink()
+    Path("memo.parquet.lock").write_bytes(b"{")  # damaged: as without
+    assert week(*other(9, "r5.parquet"))[0] == 0
+
+
 @pytest.mark.long
 def test_files_that_cannot_be(week):
     assert week(*line(1))[0] == 0

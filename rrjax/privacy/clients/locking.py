@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import pathlib
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from rrjax.data.errors import DataError
 
@@ -17,6 +20,7 @@ except ImportError:  # not on Windows
 
 LOCK_TIMEOUT_SECONDS = 10.0
 """Time to wait for another process, if the operating system has no locks that end with their process."""
+_NOTE_BYTES = 128
 
 
 def sync_folder(folder: pathlib.Path) -> None:
@@ -31,9 +35,35 @@ def sync_folder(folder: pathlib.Path) -> None:
             os.close(opened)
 
 
+@dataclasses.dataclass(frozen=True)
+class Lock:
+    """A lock that is held, and a note in its file: what was last written under it, as far as it is known."""
+
+    path: pathlib.Path
+    descriptor: int
+
+    def note(self) -> dict[str, Any]:
+        """The note; empty without one, and for one that a power cut left damaged."""
+        try:
+            os.lseek(self.descriptor, 0, os.SEEK_SET)
+            return dict(json.loads(os.read(self.descriptor, _NOTE_BYTES)))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def write(self, **note: Any) -> None:
+        """Replaces the note. It stays as it was if there is no room: it is a safeguard, and no reason to stop."""
+        with contextlib.suppress(OSError):
+            os.lseek(self.descriptor, 0, os.SEEK_SET)
+            # Of one length, so that one call replaces all of it.
+            os.write(self.descriptor, json.dumps(note).ljust(_NOTE_BYTES).encode())
+
+
 @contextlib.contextmanager
-def locked(path: pathlib.Path, shown: str | os.PathLike[str]) -> Iterator[None]:
+def locked(path: pathlib.Path, shown: str | os.PathLike[str]) -> Iterator[Lock]:
     """Locks a file against other processes and threads, by a file `.lock` next to it; `shown` names it in messages.
+
+    Yields:
+        The lock, whose note outlasts it where the operating system has locks that end with their process.
 
     Raises:
         DataError: It stays locked.
@@ -45,7 +75,7 @@ def locked(path: pathlib.Path, shown: str | os.PathLike[str]) -> Iterator[None]:
         held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
-            yield
+            yield Lock(lock, held)
         finally:
             os.close(held)
         return
@@ -63,7 +93,7 @@ def locked(path: pathlib.Path, shown: str | os.PathLike[str]) -> Iterator[None]:
                 ) from None
             time.sleep(0.01)
     try:
-        yield
+        yield Lock(lock, held)
     finally:
         os.close(held)
         lock.unlink()
