@@ -141,10 +141,10 @@ def make_round(
 
         def commit(aside: Path, place: Path) -> None:
             # An interruption before this leaves no reports of this round; after it, the next round moves them.
-            memos.rounds, memos.unmoved = [*memos.rounds, number], (str(aside), str(place))
-            file.write(memos)
+            file.add_round(memos, number, aside, place)
 
         io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present), commit=commit)
+        file.note_moved(memos)
     return Reported(metadata, len(reports), memos, len(memos.users) - before)
 
 

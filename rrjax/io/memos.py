@@ -42,7 +42,8 @@ class Memos:
         answers: `[M]` integers, or `[M, K]` bits.
         rounds: The rounds that were reported, in ascending order.
         unmoved: The complete reports of the last round, and the file that they become by a move, which is the only step
-            of the round after this memo was written; None if there is no round.
+            of the round after this memo was written; None if there is no round. Paths are relative to the memo's folder
+            where they can be.
         generation: How often the memo was written.
     """
 
@@ -125,13 +126,47 @@ class MemoFile:
                         "has a second name (a hard link), under which the answers of this round would be missing. Copy "
                         "it to a file of one name, use that one alone from now on, and delete the others"
                     )
-                memos, last = self._read(), self._lock.note().get("generation", 0)
+                memos, note = self._read(), self._lock.note()
+                last = note.get("generation", 0)
                 if memos.generation < last:
                     raise self._older(last)
-                _complete(memos)
+                if memos.unmoved is not None and not (note.get("moved") and memos.generation == last):
+                    self._complete(memos)
                 yield memos
         except OSError as error:
             raise self._refused(f"cannot be locked or read ({error.strerror or error})") from error
+
+    def _complete(self, memos: Memos) -> None:
+        """Finishes an interrupted last round, which is an error, because it may be the one that is asked for."""
+        assert memos.unmoved is not None
+        folder, number = self._folder, memos.rounds[-1]
+        aside, place = (
+            Path(os.path.normpath(folder / each)) for each in memos.unmoved
+        )  # an absolute path stays as it is
+        if not aside.exists() and not place.exists() and (folder / aside.name).exists():  # moved to the memo
+            aside, place = folder / aside.name, folder / place.name
+        if not aside.exists():
+            if place.exists():  # it was moved
+                return
+            raise DataError(
+                f"Round {number} was written to {aside}, to become {place}, and neither is there: was the folder "
+                "moved? Bring one of the two back, and give the command again. If you moved the reports or lost them, "
+                f"put an empty file at {place}, give the command again, and delete it. No round was made.",
+                file=str(place),
+            )
+        if place.exists():
+            raise DataError(
+                f"{place} is in the way of the reports of round {number}, which was interrupted: they are complete, in "
+                f"{aside}. Move {place.name} to another folder, and give the command again.",
+                file=str(place),
+            )
+        os.replace(aside, place)
+        self.note_moved(memos)
+        raise DataError(
+            f"Round {number} was interrupted after the memo had noted it. Its reports are in {place} now, and nothing "
+            "else was made. For the next round give the command again.",
+            file=str(place),
+        )
 
     def _older(self, last: int) -> DataError:
         assert self._lock is not None
@@ -231,30 +266,29 @@ class MemoFile:
         if self._lock is not None:
             self._lock.write(generation=memos.generation)  # after the memo, so that the note is never ahead of it
 
+    def add_round(self, memos: Memos, number: int, aside: Path, place: Path) -> None:
+        """Writes that a round has been made: its complete reports are in `aside`, and their move to `place` is next."""
+        names = []
+        for path in (aside, place):
+            try:
+                names.append(os.path.relpath(path, self._folder))
+            except ValueError:  # on another drive of Windows
+                names.append(str(path))
+        memos.rounds, memos.unmoved = [*memos.rounds, number], (names[0], names[1])
+        self.write(memos)
+
+    def note_moved(self, memos: Memos) -> None:
+        """Notes that the reports of the last round have their name, so that they may be moved elsewhere."""
+        if self._lock is not None:
+            self._lock.write(generation=memos.generation, moved=True)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(os.path.realpath(self.path)).parent
+
     @property
     def _full_head(self) -> dict[str, Any]:
         return {"format": "rrjax memos of a longitudinal collection", "version": VERSION, **self.head}
 
     def _refused(self, problem: str) -> DataError:
         return DataError(f"{self.path} {problem}; nothing was changed", file=str(self.path))
-
-
-def _complete(memos: Memos) -> None:
-    """Finishes a last round that was interrupted, which is an error, because it may be the one that is asked for."""
-    if memos.unmoved is None:
-        return
-    (aside, place), number = map(Path, memos.unmoved), memos.rounds[-1]
-    if not aside.exists():  # it was moved
-        return
-    if place.exists():
-        raise DataError(
-            f"{place} is in the way of the reports of round {number}, which was interrupted: they are complete, in "
-            f"{aside}. Move {place.name} to another folder, and give the command again.",
-            file=str(place),
-        )
-    os.replace(aside, place)
-    raise DataError(
-        f"Round {number} was interrupted after the memo had noted it. Its reports are in {place} now, and nothing else "
-        "was made. For the next round give the command again.",
-        file=str(place),
-    )

@@ -148,3 +148,39 @@ def test_another_file_in_the_way_of_an_interrupted_round(day):
     assert rounds() == [1]
     assert day(*LINE, "--out", "reports/second.parquet")[0] == 0
     assert rounds() == [1, 2]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moved", ["all", "reports", "away"])
+def test_an_interrupted_round_whose_folders_have_other_names(day, moved):
+    Path("all").mkdir()
+    for folder in ("memo", "reports"):
+        Path(folder).rename(f"all/{folder}")
+    shutil.copy("day.csv", "all/day.csv")
+    line = [sys.executable, "-c", KILLED, "3", "before", *LINE, "--out", "reports/first.parquet"]
+    assert subprocess.run(line, check=False, capture_output=True, cwd="all").returncode == -signal.SIGKILL
+    Path("all").rename("renamed")
+    os.chdir("renamed")
+    (aside,) = Path("reports").glob(".rrjax-*")
+    place = Path("reports/first.parquet").resolve()
+    if moved == "reports":
+        aside, place = aside.rename(f"memo/{aside.name}"), Path("memo/first.parquet").resolve()
+    elif moved == "away":
+        aside.rename(f"../{aside.name}")
+        for _ in range(2):
+            assert day(*LINE, "--out", "reports/second.parquet")[0] == 3
+            assert day.error.file == str(place)
+            assert {str(aside.resolve()), str(place)} <= {word.strip(",:") for word in str(day.error).split()}
+            assert not complete()
+        Path(f"../{aside.name}").rename(aside)
+    assert day(*LINE, "--out", "reports/second.parquet")[0] == 3
+    assert Path(day.error.file) == place
+    assert kind_of(place) == "reports"
+    assert day(*LINE, "--out", "reports/second.parquet")[0] == 0
+
+
+def test_reports_that_were_moved_after_their_round(day):
+    for number in (1, 2):
+        assert day(*LINE, "--out", "reports/new.parquet")[0] == 0
+        Path("reports/new.parquet").rename(f"{number}.parquet")
+    assert io.read_metadata("2.parquet").round == 2
