@@ -253,6 +253,9 @@ class MemoFile:
         record = json.dumps({**self._full_head, **state}, ensure_ascii=False)
         before = os.umask(0o077)  # the file is secret from its first byte
         try:
+            # The new file gets the permissions of the old one, which may be missing, or somebody else's.
+            with contextlib.suppress(OSError):
+                os.chmod(self.path, 0o600)
             with replacing(self.path, over=("memo",)) as aside, connect() as connection:
                 connection.register("memos", columns)
                 connection.execute(

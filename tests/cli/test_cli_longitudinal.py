@@ -1,6 +1,7 @@
 """Longitudinal protocols on the command line: a memo, a file a round, estimates of each round and of all together."""
 
 import json
+import os
 import re
 import shutil
 import stat
@@ -185,6 +186,15 @@ def test_a_memo_that_is_not_the_last_one(week):
     Path("memo.parquet").unlink()
     Path("memo.parquet.lock").write_bytes(b"{")  # damaged: as without
     assert week(*other(9, "r5.parquet"))[0] == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_memo_is_secret_again_after_every_round(week):
+    Path("day9.csv").write_text("id,app\nu1,maps\n")
+    for number in (1, 2):
+        assert week(*other(9, f"r{number}.parquet"))[0] == 0
+        assert stat.S_IMODE(Path("memo.parquet").stat().st_mode) == 0o600
+        Path("memo.parquet").chmod(0o644)
 
 
 @pytest.mark.long
