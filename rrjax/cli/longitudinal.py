@@ -16,11 +16,11 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.paths import Paths
 from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
-from rrjax.data.errors import ArgumentError, UsageError
+from rrjax.data.errors import ArgumentError, DataError, UsageError
 from rrjax.io.codings import CODINGS
 from rrjax.io.memos import MemoFile, Memos, head_of
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.rounds import read_users
+from rrjax.io.rounds import one_number, read_users
 from rrjax.io.rows import Values
 from rrjax.io.write import ROUND, Kept
 from rrjax.mechanisms import MECHANISMS, PROTOCOLS
@@ -87,6 +87,8 @@ class Reported:
     memos: Memos
     num_new: int
     """Permanent answers that were drawn in this round."""
+    warnings: list[str]
+    """About the ids of users."""
 
 
 @ending_at_once()
@@ -129,6 +131,7 @@ def make_round(
             )
         if seed is not None:
             device = _client(name, domain.num_categories, epsilon, how.first_epsilon, seed, number)
+        warnings = _check_ids(users, set(memos.users.tolist()), files, how, number)
         before = len(memos.users)
         memos, places = memos.with_answers(device, users, values.indices)
         if len(memos.users) > before:
@@ -145,7 +148,40 @@ def make_round(
 
         io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present), commit=commit)
         file.note_moved(memos)
-    return Reported(metadata, len(reports), memos, len(memos.users) - before)
+    return Reported(metadata, len(reports), memos, len(memos.users) - before, warnings)
+
+
+def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, number: int) -> list[str]:
+    """Warnings about ids that may be other spellings of a user's id, by which the user would spend ε∞ again.
+
+    Raises:
+        DataError: An id that is new, and the same number as one that the memo has and these files lack.
+    """
+    here = set(users.tolist())
+    groups, added, absent = one_number([*known, *users.tolist()]), here - known, known - here
+    twins = [(old, new) for group in groups for new in added.intersection(group) for old in absent.intersection(group)]
+    if twins:
+        file, (old, new) = files.source.files()[0], twins[0]
+        raise DataError.at(
+            file,
+            f"{new} is a new user, and {how.memo} has {old}, the same number; {show.number(len(twins), 'id', 'ids')} "
+            "in all. Write these ids as in the rounds before: as new users they spend ε∞ again. If they are new users, "
+            "give them ids that are other numbers, or none. Nothing was changed",
+            column=how.user,
+            value=new,
+        )
+    warnings, num_same = [], sum(len(here.intersection(group)) for group in groups if len(here.intersection(group)) > 1)
+    if num_same:
+        warnings.append(
+            f"{num_same:,} ids of {how.user!r} are the same numbers as others, as 7 and 007, and count as different "
+            "users. If they are one, the user spends twice: write ids in one way."
+        )
+    if known and 2 * len(added) > len(here):
+        warnings.append(
+            f"{len(added):,} of {len(here):,} users are new in round {number}. If they had other ids in the rounds "
+            "before, they spend ε∞ again."
+        )
+    return warnings
 
 
 class _Simulated:
@@ -183,7 +219,7 @@ def _client(
 
 def show_round(made: Reported, how: Rounds, out: Path, warnings: list[str], json: bool) -> None:
     """Prints what was written, and what the users have spent."""
-    metadata, numbers = made.metadata, made.memos.numbers
+    metadata, numbers, warnings = made.metadata, made.memos.numbers, [*warnings, *made.warnings]
     first, last = (float(metadata.mechanism.parameters[name]) for name in ("first_epsilon", "epsilon"))
     most, often = int(numbers.max()), int(np.median(numbers))
     facts = {

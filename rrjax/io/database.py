@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import tempfile
+import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -249,14 +250,28 @@ def text(kind: Kind, value: str = "value") -> str:
     return as_text if kind == "integer" else f"coalesce(CAST({_whole(value)} AS VARCHAR), {as_text})"
 
 
+def declare_spelling(connection: Connection) -> None:
+    """Gives the connection the function `spelled`, which `user_name` needs."""
+    connection.create_function("spelled", _spelled, ["VARCHAR"], "VARCHAR")  # pyright: ignore[reportArgumentType]
+
+
+def _spelled(name: str) -> str:
+    """A text in one of its Unicode forms (NFKC), without invisible characters, and without blanks around it."""
+    visible = "".join(each for each in name if unicodedata.category(each) != "Cf")
+    return unicodedata.normalize("NFKC", visible).strip()
+
+
 def user_name(kind: Kind, value: str = "value") -> str:
     """The text of a user's id, NULL without one: 3 in a CSV, "3.0" in another one, and 3.0 in Parquet are one user.
 
-    A float that may stand for several integers is no id either.
+    So are texts that look the same, by `declare_spelling`. A float that may stand for several integers is no id.
     """
     exact = f"CASE typeof({value}) WHEN 'DOUBLE' THEN abs({value}) <= {LARGEST_EXACT_FLOAT} "
     exact = f"({exact} WHEN 'FLOAT' THEN abs({value}) <= {2**24} ELSE true END) AND " if kind == "number" else ""
-    name = rf"regexp_replace({text(kind, value)}, '^(-?(?:0|[1-9][0-9]*))\.0*$', '\1')"
+    name = text(kind, value)
+    if kind == "text":  # of ASCII texts without blanks around them the spelling is known, without a call of Python
+        name = f"CASE WHEN regexp_full_match({name}, '[!-~]([ -~]*[!-~])?') THEN {name} ELSE spelled({name}) END"
+    name = rf"nullif(regexp_replace({name}, '^(-?(?:0|[1-9][0-9]*))\.0*$', '\1'), '')"
     return f"CASE WHEN {exact}NOT {is_missing(kind, (), value)} THEN {name} END"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import connect, explaining, file_list, literal, parquet_record, user_name
+from rrjax.io.database import connect, declare_spelling, explaining, file_list, literal, parquet_record, user_name
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord
 from rrjax.io.write import replacing
@@ -210,6 +210,7 @@ class MemoFile:
                         argument=name,
                         value=record.get(name),
                     )
+            declare_spelling(connection)
             user = user_name("text", '"user"')
             table = f"read_parquet({file_list([file])})"
             rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {table}').fetchnumpy()

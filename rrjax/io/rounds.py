@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 
 import numpy as np
 
 from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, read_reports
-from rrjax.io.database import user_name
+from rrjax.io.database import declare_spelling, user_name
 from rrjax.io.metadata import Metadata
 from rrjax.io.rows import place_of, read_rows
 from rrjax.io.scan import Scan, scanning
 from rrjax.io.source import Source
+
+_NUMBER = r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,9})?"
+_PLAIN = r"0|-?[1-9][0-9]*"
 
 
 def rounds_of(source: Source) -> dict[int, Source]:
@@ -29,7 +34,7 @@ def rounds_of(source: Source) -> dict[int, Source]:
 
 
 def read_users(source: Source, column: str) -> np.ndarray:
-    """The name of the user of each row, texts `[N]`, the same for 3, "3.0" and 3.0.
+    """The name of the user of each row, texts `[N]`, the same for 3, "3.0" and 3.0, and for all forms of Unicode.
 
     Raises:
         DataError: As `check_users`.
@@ -44,11 +49,29 @@ def check_users(source: Source, column: str) -> None:
         pass
 
 
+def one_number(users: Iterable[str]) -> list[list[str]]:
+    """The groups of different ids that are one number, such as 7, 007 and +7, or 1000 and 1e3.
+
+    Example:
+        >>> one_number(["7", "8", "x7", "007", "1e3"])
+        [['7', '007']]
+    """
+    names = dict.fromkeys(users)
+    numbers = [name for name in names if re.fullmatch(_NUMBER, name)]
+    if all(re.fullmatch(_PLAIN, name) for name in numbers):  # the usual case: no two are one number
+        return []
+    groups: dict[Decimal, list[str]] = {}
+    for name in numbers:
+        groups.setdefault(Decimal(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
 @contextmanager
 def _scanned(source: Source, column: str) -> Iterator[tuple[Scan, str]]:
     """The scan of a column of users, checked, and the query of their names in the order of the rows."""
     with scanning(dataclasses.replace(source, column=column, missing=())) as chosen:
         chosen.query("SET preserve_insertion_order = true")
+        declare_spelling(chosen.connection)
         names = f"SELECT {user_name(chosen.kind)} AS name FROM ({chosen.sql})"
         odd = chosen.query(
             "SELECT name IS NULL, min(place) AS first, max(place) FROM (SELECT row_number() OVER () - 1 AS place, name "

@@ -311,7 +311,57 @@ def test_ids_that_are_other_users(week):
     Path("day9.csv").write_text("id,app\n7,maps\n007,maps\n7.5,maps\n-7,maps\nx7.0,maps\nx7,maps\n")
     code, out, error = week(*line(9))
     assert code == 0, error
-    assert json.loads(out)["num_users"] == 6
+    made = json.loads(out)
+    assert made["num_users"] == 6
+    assert len(made["warnings"]) == 2  # of the simulation; of 7 and 007
+    Path("day9.csv").write_text("id,app\n7,maps\n007,maps\n0,maps\n")
+    assert len(json.loads(week(*other(9))[1])["warnings"]) == 2
+
+
+FORMS = [
+    ("e\u0301", "\u00e9"),
+    ("u1", "\uff55\uff11"),
+    ("u1", "\u00a0u1 "),
+    ("u1", "u\u200b1\ufeff"),
+    ("3", "\uff13.0"),
+]
+
+
+@pytest.mark.parametrize(("one", "form"), FORMS)
+def test_one_user_in_every_form_of_unicode(week, one, form):
+    for number, name in enumerate((one, form)):
+        Path("day9.csv").write_text(f"id,app\nu0,maps\n{name},maps\n", encoding="utf-8")
+        code, out, error = week(*other(9, f"r{number}.parquet"))
+        assert code == 0, error
+    assert json.loads(out)["num_users"] == 2
+    Path("day9.csv").write_text(f"id,app\n{one},maps\n{form},maps\n", encoding="utf-8")
+    assert week(*other(9))[0] == 3
+    assert (week.error.column, week.error.row) == ("id", 2)
+    Path("day9.csv").write_text("id,app\n\u00a0,maps\n", encoding="utf-8")
+    assert week(*other(9))[0] == 3
+    assert (week.error.column, week.error.row) == ("id", 1)
+
+
+@pytest.mark.parametrize(("before", "now"), [("007", "7"), ("7", "+7"), ("1000", "1e3"), ("-7", "-07.0")])
+def test_ids_that_are_one_number_in_the_next_round(week, before, now):
+    """A spreadsheet that drops zeros makes new users of all."""
+    Path("day9.csv").write_text(f"id,app\n{before},maps\n")
+    assert week(*line(9))[0] == 0
+    memo = Path("memo.parquet").read_bytes()
+    Path("day9.csv").write_text(f"id,app\n{now},maps\n")
+    assert week(*other(9))[0] == 3
+    assert (week.error.column, week.error.value) == ("id", now)
+    assert Path("memo.parquet").read_bytes() == memo
+
+
+@pytest.mark.parametrize(("more", "warned"), [("", False), ("v2,maps\n", False), ("v2,maps\nv3,maps\n", True)])
+def test_a_round_whose_users_are_new(week, more, warned):
+    Path("day9.csv").write_text("id,app\nu1,maps\n")
+    assert len(json.loads(week(*line(9))[1])["warnings"]) == 1  # of the simulation
+    Path("day9.csv").write_text(f"id,app\nu1,maps\n{more}")
+    code, out, error = week(*other(9))
+    assert code == 0, error
+    assert len(json.loads(out)["warnings"]) == 1 + warned
 
 
 def test_ids_that_are_not_exact(week):
