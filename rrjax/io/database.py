@@ -257,6 +257,9 @@ def declare_spelling(connection: Connection) -> None:
 
 def _spelled(name: str) -> str:
     """A text in one of its Unicode forms (NFKC), without invisible characters, and without blanks around it."""
+    # Characters that are not printable are blanks other than " ", controls and what is invisible.
+    if name.isprintable() and unicodedata.is_normalized("NFKC", name):
+        return name.strip()
     visible = "".join(each for each in name if unicodedata.category(each) != "Cf")
     return unicodedata.normalize("NFKC", visible).strip()
 
