@@ -77,6 +77,7 @@ def check_values(files: Files) -> None:
             "metadata say. Start from the true values",
             value=files.paths[0],
         )
+    _ = files.stamps  # from here on values are read
 
 
 def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:

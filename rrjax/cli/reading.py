@@ -84,6 +84,22 @@ class Files:
         return Path(self.source.files()[0]).name
 
     @cached_property
+    def stamps(self) -> list[tuple[int, int, int] | None]:
+        """Size, time of the last change and number of each file, when first asked for; None without the file."""
+        return self._stamps()
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(file) for file in self.source.files()]
+
+    def check_unchanged(self) -> None:
+        """Raises `DataError` if a file was changed or replaced since `stamps` was first asked for."""
+        for file, before, now in zip(self.source.files(), self.stamps, self._stamps(), strict=True):
+            if now != before:
+                raise io.DataError.at(
+                    file, "it was changed while it was read, so that its rows may not belong together: do it again."
+                )
+
+    @cached_property
     def source(self) -> io.Source:
         """The files for `rrjax.io`, which lists them and reads their metadata once."""
         flags = self.reading
@@ -147,3 +163,11 @@ def other_files(
     if column or form or counts:
         raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}", flag=flag)
     return None
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(file)
+    except OSError:  # it is not there, or not any more
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino

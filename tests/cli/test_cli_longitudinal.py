@@ -1,5 +1,6 @@
 """Longitudinal protocols on the command line: a memo, a file a round, estimates of each round and of all together."""
 
+import importlib
 import json
 import os
 import re
@@ -352,6 +353,32 @@ def test_ids_that_are_one_number_in_the_next_round(week, before, now):
     assert week(*other(9))[0] == 3
     assert (week.error.column, week.error.value) == ("id", now)
     assert Path("memo.parquet").read_bytes() == memo
+
+
+@pytest.mark.parametrize("place", ["rrjax.cli.longitudinal.read_users", "rrjax.io.write.selected"])
+def test_a_file_that_changes_while_it_is_read(week, monkeypatch, place):
+    """Between the values and the users, and between these and their copy in the reports."""
+    before, after = "id,app\nu1,maps\nu2,news\n", "id,app\nu2,news\nu1,maps\n"
+    Path("day9.csv").write_text(before)
+    assert week(*line(9))[0] == 0
+    rounds = memo_rounds()
+    module, name = place.rsplit(".", 1)
+    read = getattr(importlib.import_module(module), name)
+
+    def changed(*arguments):
+        Path("new.csv").write_text(after)
+        Path("new.csv").replace("day9.csv")
+        return read(*arguments)
+
+    monkeypatch.setattr(place, changed)
+    assert week(*other(9))[0] == 3
+    assert week.error.file == "day9.csv"
+    assert memo_rounds() == rounds == [1]
+    assert not Path("r.parquet").exists()
+
+
+def memo_rounds():
+    return json.loads(duckdb.sql("SELECT value FROM parquet_kv_metadata('memo.parquet')").fetchall()[0][0])["rounds"]
 
 
 @pytest.mark.parametrize(("more", "warned"), [("", False), ("v2,maps\n", False), ("v2,maps\nv3,maps\n", True)])
