@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -25,7 +26,7 @@ from rrjax.cli.reading import Files, Reading
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
 from rrjax.io.tallies import mechanism_of
-from rrjax.io.write import REPORTS, check_reports_name, kind_of
+from rrjax.io.write import REPORTS, check_reports_name, creating, kind_of
 from rrjax.mechanisms import ORDERED, Design
 
 WRITTEN = "What is written"
@@ -138,9 +139,10 @@ def randomize(
         )
     randomizer.check_epsilon(epsilon)
     name = randomizer.name
+    written = contextlib.nullcontext() if force else creating(out)
     if each_apart and epsilon is not None:
         epsilons = apart.epsilons(check_epsilon(epsilon), len(columns))
-        with show.status("Randomizing …"):
+        with show.status("Randomizing …"), written:
             kept = () if keep is None else tuple(split("--keep", keep))
             made = make_apart(files, out, columns, domains, epsilons, seed, apart.columns_per_user, kept)
         show_apart(*made, out, json)
@@ -149,14 +151,14 @@ def randomize(
         if pair is not None or keep is not None:
             flag = "--keep" if pair is None else "--column"
             raise UsageError(f"{flag}: {name} takes one column of values, and that of --user", flag=flag)
-        with show.status("Randomizing …"):
+        with show.status("Randomizing …"), written:
             check_epsilon(epsilon)
             check_values(files)
             read = io.read_values(files.source, files.domain)
             made = make_round(files, read, out, rounds, name, epsilon, seed)
         show_round(made, rounds, out, cautions(read, None, seed), json)
         return
-    with show.status("Randomizing …"):
+    with show.status("Randomizing …"), written:
         kept = () if keep is None else tuple(split("--keep", keep))
         made = make_reports(files, out, Randomization(epsilon, seed, randomizer, pair, kept, bins))
     show_made(made, out, json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -24,6 +25,11 @@ from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_j
 from rrjax.io.scan import selected
 from rrjax.io.source import Source, identity
 from rrjax.privacy.clients.locking import sync_folder
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
@@ -50,6 +56,17 @@ _KEPT = {
 }
 """What is said of files that results do not replace, by their kind."""
 _INPUTS: ContextVar[Mapping[tuple[int, int], str]] = ContextVar("inputs", default=MappingProxyType({}))
+_NEW: ContextVar[frozenset[Path]] = ContextVar("new", default=frozenset())
+
+
+@contextmanager
+def creating(path: str | PathLike[str]) -> Iterator[None]:
+    """A context in which this file is written only where there is none, be it from another process meanwhile."""
+    token = _NEW.set(_NEW.get() | {Path(os.path.realpath(path))})
+    try:
+        yield
+    finally:
+        _NEW.reset(token)
 
 
 @contextmanager
@@ -100,7 +117,8 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
         commit: Called when the temporary file is complete and on disk, before it is moved.
 
     Raises:
-        Contradiction: As `check_writable`.
+        Contradiction: As `check_writable`, which is asked again before `commit`, while no other process that is
+            `creating` a file in the folder can commit or move.
         DataError: The file cannot be written; the message has the reason and advice. Other errors of the body are
             raised unchanged, including KeyboardInterrupt. The temporary file is removed, unless `commit` has returned.
     """
@@ -116,10 +134,11 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
             shutil.copymode(place, aside)
         with open(aside, "rb+") as stream:
             os.fsync(stream.fileno())
-        if commit is not None:
-            commit(aside, place)
-            committed = True
-        os.replace(aside, place)
+        with _checked_again(path, place, over):
+            if commit is not None:
+                commit(aside, place)
+                committed = True
+            os.replace(aside, place)
         sync_folder(place.parent)
     except OSError as error:
         raise _failure(path, error) from error
@@ -129,7 +148,24 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
         raise
     finally:
         if not committed:
-            aside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # as of a folder that cannot be written, whose own error says more
+                aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _checked_again(path: str | PathLike[str], place: Path, over: Collection[str]) -> Iterator[None]:
+    """For a file of `creating` a context in which no other process makes it: both ask, one after the other."""
+    if place not in _NEW.get():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # of file systems without locks of folders: it is checked at least
+                held = os.open(place.parent, os.O_RDONLY)
+                stack.callback(os.close, held)
+                fcntl.flock(held, fcntl.LOCK_EX)
+        check_writable(path, over=over)
+        yield
 
 
 @dataclass(frozen=True)
@@ -339,7 +375,8 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
         over: Kinds of files, by `kind_of`, that it may replace although they cannot be made again.
 
     Raises:
-        Contradiction: The file is an input of the command (`protecting`), under whatever name, or of another such kind.
+        Contradiction: The file is an input of the command (`protecting`), under whatever name, is of another such kind,
+            or is there although it is to be new (`creating`).
         DataError: No file can be there.
     """
     place = Path(os.path.realpath(path))
@@ -356,6 +393,8 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
         raise _failure(path, error) from error
     if read_as is not None:
         problem = f"is read by this command ({read_as})"
+    elif place in _NEW.get() and os.path.lexists(place):
+        problem = "was written by another process meanwhile, and is not replaced; this command made no reports"
     elif kind is None or kind in over:
         return place
     else:

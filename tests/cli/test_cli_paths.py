@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import shutil
+import threading
 from importlib import import_module
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from rrjax import io
 from rrjax.cli.app import COMMANDS
 from rrjax.cli.paths import Paths, guarding
 from rrjax.data.errors import Contradiction
-from rrjax.io.write import check_writable
+from rrjax.io.write import check_writable, creating, replacing
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -174,6 +175,47 @@ def test_force_replaces_reports_only(collected):
         code = collected(*RANDOMIZE, "--out", file)[0]
         assert code == (2 if file == "v.parquet" else 0)
     assert rrjax.io.read_metadata("v.parquet") is None
+
+
+@pytest.mark.parametrize("more", [(), ("--column", "id", "--apart", "--domain", "0:3", "--domain", "0:1999"), LRR])
+def test_reports_that_another_process_wrote_meanwhile_are_kept(collected, monkeypatch, more):
+    rounds, sync = os.stat("memo.parquet").st_mtime_ns, os.fsync
+    user = ("--user", "id", "--domain", "labels.csv") if more is LRR else ()
+
+    def other(opened):
+        shutil.copy("simulated.parquet", "new.parquet")  # as soon as this one's reports are complete
+        sync(opened)
+
+    line = [each for each in RANDOMIZE if each != "--force"]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", other)
+        assert collected(*line, *user, *more, "--out", "new.parquet")[0] == 2
+    assert isinstance(collected.error, Contradiction)
+    assert collected.error.file == "new.parquet"
+    assert Path("new.parquet").read_bytes() == Path("simulated.parquet").read_bytes()
+    assert os.stat("memo.parquet").st_mtime_ns == rounds
+    assert not list(Path().glob(".rrjax-*"))
+
+
+def test_one_of_two_writers_at_once_makes_a_new_file(tmp_path):
+    both, committed, refusals = threading.Barrier(2), [], []
+
+    def write(text):
+        try:
+            with creating(tmp_path / "o"), replacing(tmp_path / "o", commit=lambda *_: committed.append(text)) as aside:
+                aside.write_text(text)
+                both.wait()
+        except Contradiction as error:
+            refusals.append(error.file)
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in "ab"]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert committed == [(tmp_path / "o").read_text()]
+    assert refusals == [str(tmp_path / "o")]
+    with replacing(tmp_path / "o") as aside:  # otherwise a file is replaced
+        aside.write_text("c")
+    assert [each.name for each in tmp_path.iterdir()] == ["o"]
 
 
 def test_one_file_for_two_outputs(collected):
