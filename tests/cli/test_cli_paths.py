@@ -230,8 +230,24 @@ def test_one_file_for_two_outputs(collected):
 def test_a_demonstration_keeps_the_values_of_others(collected):
     Path("rrjax-demo").mkdir()
     Path("v.parquet").rename("rrjax-demo/values.parquet")
+    shutil.copy("simulated.parquet", "rrjax-demo/reports.parquet")
     assert collected("demo", "--users", 99)[0] == 2
     assert collected.error.flag == "--folder"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["values.parquet", "estimate.csv", "estimate.png"])
+def test_a_demonstration_replaces_its_own_files_only(collected, name):
+    line = ("demo", "--users", 99, "--categories", 4)
+    assert collected(*line)[0] == 0
+    assert collected(*line, "--seed", 1)[0] == 0
+    file = Path("rrjax-demo") / name
+    file.write_bytes(b"mine")
+    assert collected(*line)[0] == 2
+    assert collected.error.flag == "--folder"
+    assert file.read_bytes() == b"mine"
+    file.unlink()
+    assert collected(*line)[0] == 0
 
 
 def test_a_memo_is_written_over_a_memo_only(collected):
