@@ -23,6 +23,7 @@ from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
 from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
 from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
+from rrjax.io.source import copies
 from rrjax.io.tallies import as_jax_integers
 
 MOST_DRAWS = 10_000_000
@@ -139,10 +140,15 @@ class SimulatedTest:
 
 
 def _repeated(collections: Sequence[Collection]) -> list[str]:
-    """Warnings about files that are given more than once."""
+    """Warnings about files that are given more than once, or are copies."""
     files = [file for collection in collections for file in collection.files.source.files()]
-    twice = [file for place, file in enumerate(files) if any(os.path.samefile(file, other) for other in files[:place])]
-    return [f"{Path(file).name} is given more than once: its reports are compared with themselves." for file in twice]
+    return [
+        f"{Path(file).name} is given more than once: its reports are compared with themselves."
+        if os.path.samefile(first, file)
+        else f"{first} and {file} hold the same rows in the same order: are they copies? Then reports are compared "
+        "with themselves."
+        for first, file in copies(files)
+    ]
 
 
 def show_outcomes(

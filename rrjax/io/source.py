@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import filecmp
 import gzip
 import hashlib
 import os
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from glob import glob, has_magic
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from rrjax.data.errors import DataError, option
-from rrjax.io.database import connect, explaining
+from rrjax.io.database import Connection, connect, explaining, file_list, parquet_record
 from rrjax.io.domain import BLANKS
-from rrjax.io.metadata import Metadata, metadata_of
+from rrjax.io.metadata import KEY, Metadata, metadata_of
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -53,7 +52,7 @@ _FOREIGN_FORMATS = {
 }
 """Patterns of the first bytes of a file, the kind of the file, and advice."""
 _COMPARED_BYTES = 1 << 16
-"""Number of bytes of a file that tell it from others of the same size."""
+"""Number of bytes of a text that tell it from nearly all others."""
 _START_BYTES = 256
 """Number of bytes of a file that are read for its format and encoding."""
 _ENCODING_OF_MARK = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -75,7 +74,6 @@ class _Listing:
                     raise DataError(f"{file} is named twice{by}: its rows would count twice. Name it once.", file=file)
                 found[file] = path
         known: dict[tuple[int, int], str] = {}
-        alike: dict[tuple[int, bytes], list[str]] = {}
         for file in found:
             _check_file(file)
             first = known.setdefault(identity(file), file)
@@ -85,15 +83,12 @@ class _Listing:
                     "them.",
                     file=file,
                 )
-            others = alike.setdefault(_size_and_start(file), [])
-            copied = next((other for other in others if filecmp.cmp(other, file, shallow=False)), None)
-            if copied is not None:
-                raise DataError(
-                    f"{copied} and {file} are the same byte by byte: the rows of a copy would count twice. Give one of "
-                    "them. If different people did answer alike, in the same order, make one file of the two.",
-                    file=file,
-                )
-            others.append(file)
+        for first, file in copies(tuple(found)):
+            raise DataError(
+                f"{first} and {file} hold the same rows in the same order: those of a copy would count twice. Give one "
+                "of them. If different people did answer alike, in the same order, make one file of the two.",
+                file=file,
+            )
         return tuple(found)
 
     @cached_property
@@ -279,10 +274,94 @@ def identity(file: str | os.PathLike[str]) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _size_and_start(file: str) -> tuple[int, bytes]:
-    """The size of a file and a digest of its first bytes, which differ for nearly all files that are no copies."""
+def copies(files: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of a file and a later one with the same rows in the same order.
+
+    Files of text are compared unpacked, without their line ends and byte-order marks, those of Parquet by their cells.
+    Most files differ in their number of rows or at their starts, and are read no further. The chance that small
+    files are equal is not considered: who reads them twice would not notice it.
+    """
+    parquet, texts = [], []
+    for file in files:
+        with contextlib.suppress(OSError), open(file, "rb") as stream:  # it is refused when it is read
+            (parquet if stream.read(4) == _PARQUET else texts).append(file)
+    groups = _alike(texts, _start_of_text, _whole_text)
+    if len(parquet) > 1:
+        with connect() as connection:
+            cells = partial(_cells, connection)
+            groups += _alike(parquet, partial(_shape, connection), partial(cells, where="file_row_number < 64"), cells)
+    return [(group[0], other) for group in groups for other in group[1:]]
+
+
+def _alike(files: Sequence[str], *digests: Callable[[str], Any]) -> list[list[str]]:
+    """The groups of several files of which all digests are equal; a later one is made only of those in groups."""
+    groups = [list(files)]
+    for digest in digests:
+        finer: list[dict[Any, list[str]]] = []
+        for group in groups:
+            if len(group) > 1:
+                finer.append({})
+                for file in group:
+                    finer[-1].setdefault(digest(file), []).append(file)
+        groups = [group for parts in finer for group in parts.values() if len(group) > 1]
+    return groups
+
+
+def _start_of_text(file: str) -> bytes:
+    # With all line ends of two bytes, this many have as many bytes of text as are compared.
+    return b"".join(_text(file, 2 * _COMPARED_BYTES + 8, once=True))[:_COMPARED_BYTES]
+
+
+def _whole_text(file: str) -> bytes:
+    digest = hashlib.sha256()
+    for part in _text(file, 1 << 20):
+        digest.update(part)
+    return digest.digest()
+
+
+def _text(file: str, size: int, *, once: bool = False) -> Iterator[bytes]:
+    """Parts of a text without its byte-order mark and last line ends, lines ending in one byte; the name if damaged."""
+    held, mark = b"", b"\xef\xbb\xbf"
+    try:
+        with gzip.open(file) if _is_gzip(file) else open(file, "rb") as stream:
+            while part := stream.read(size):
+                text = (held + part.removeprefix(mark)).replace(b"\r\n", b"\n")
+                kept, mark = text.rstrip(b"\r\n"), b""
+                held = text[len(kept) :]
+                yield kept
+                if once:
+                    return
+    except (OSError, EOFError, zlib.error):
+        yield os.fsencode(file)
+
+
+def _is_gzip(file: str) -> bool:
     with open(file, "rb") as stream:
-        return os.fstat(stream.fileno()).st_size, hashlib.sha256(stream.read(_COMPARED_BYTES)).digest()
+        return stream.read(2) == _GZIP_MAGIC
+
+
+def _shape(connection: Connection, file: str) -> tuple[Any, ...]:
+    """The number of rows, the columns and the record of a Parquet file; its name if it is damaged, or has no rows."""
+    import duckdb
+
+    try:
+        rows = connection.execute(f"SELECT num_rows FROM parquet_file_metadata({file_list([file])})").fetchall()
+        columns = connection.execute(f"SELECT * FROM read_parquet({file_list([file])}) LIMIT 0").description
+        record = parquet_record(connection, file, KEY)  # of files that disagree the message is another one
+    except duckdb.Error:
+        return (file,)
+    return (rows[0][0], record, *(name for name, *_ in columns or ())) if rows[0][0] else (file,)
+
+
+def _cells(connection: Connection, file: str, where: str = "true") -> Any:
+    """A digest of the cells of rows of a Parquet file, and of their places, whatever the types; its name if damaged."""
+    import duckdb
+
+    read = f"read_parquet({file_list([file])}, binary_as_string=true, file_row_number=true) AS line WHERE {where}"
+    try:
+        return connection.execute(f"SELECT bit_xor(hash(CAST(line AS VARCHAR))) FROM {read}").fetchall()[0][0]
+    except duckdb.Error:
+        return file
 
 
 def _check_file(file: str) -> None:

@@ -257,3 +257,12 @@ def test_a_memo_is_written_over_a_memo_only(collected):
         assert code == (3 if file == "v.parquet" else 2)
     assert Path("real.parquet").read_bytes() == before
     assert json.loads(Path("memo.json").read_text())["user"] == "me"
+
+
+def test_copies_among_collections_are_told(collected):
+    Path("again.csv").write_bytes(Path("r.csv").read_bytes().replace(b"\n", b"\r\n"))
+    code, _, out = collected("test", "equal", "r.csv", "again.csv", *READ[1:])
+    assert code == 0
+    assert "r.csv and again.csv" in " ".join(out.split())
+    assert collected("estimate", "r.csv", "again.csv", *READ[1:])[0] == 3
+    assert collected.error.file == "again.csv"

@@ -25,6 +25,7 @@ from rrjax.io import (
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import count_pairs, read_pairs
+from rrjax.io.source import copies
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -196,6 +197,48 @@ def test_a_file_under_two_names_is_refused(write, tmp_path, monkeypatch):
     for paths in (["r.csv", "r.csv"], ["r*.csv", "r.csv"], ["?.csv", "r*"], ["*.csv"]):
         with refused(error=DataError, file="r.csv"):
             count_reports(Source(paths))
+
+
+TABLE = "r,s\n" + "".join(f"{number % 7},é\n" for number in range(40_000))  # of more than is compared first
+TEXTS = {
+    "packed": gzip.compress(TABLE.encode()),
+    "packed more": gzip.compress(TABLE.encode(), 1, mtime=1),
+    "marked": b"\xef\xbb\xbf" + TABLE.encode(),
+    "of Windows": TABLE.replace("\n", "\r\n").encode(),
+    "without the last line end": TABLE[:-1].encode(),
+    "with blank lines at its end": (TABLE + "\r\n\n").encode(),
+}
+
+
+@pytest.mark.parametrize("other", TEXTS)
+@pytest.mark.parametrize("first", [None, "packed", "of Windows"])
+def test_a_text_that_was_saved_again_is_a_copy(tmp_path, first, other):
+    if first == other:
+        pytest.skip("copied byte by byte")
+    files = []
+    for name, data in {"a": TEXTS.get(first, TABLE.encode()), "b": TEXTS[other]}.items():
+        files.append(str(tmp_path / f"{name}.csv") + ".gz" * (data[0] == 0x1F))
+        Path(files[-1]).write_bytes(data)
+    assert copies(files) == [tuple(files)]
+    with refused(error=DataError, file=files[1]):
+        count_reports(Source(files, column="r"))
+    Path(tmp_path / "c.csv").write_text(TABLE[:-4] + "8,é\n")  # one cell in the last line
+    assert copies([files[0], str(tmp_path / "c.csv")]) == []
+
+
+def test_parquet_that_was_saved_again_is_a_copy(tmp_path):
+    rows = "SELECT (range * 7 % 5)::{0} AS r, CASE WHEN range % 3 > 0 THEN 'x' END AS s FROM range({1})"
+    first = copy(tmp_path / "a.parquet", rows.format("INTEGER", 3000))
+    again = copy(tmp_path / "b.parquet", rows.format("BIGINT", 3000))
+    shorter = copy(tmp_path / "c.parquet", rows.format("INTEGER", 2999))
+    last = copy(tmp_path / "d.parquet", f"SELECT * REPLACE (if(row_number() OVER () = 3000, 9, r) AS r) FROM '{first}'")
+    turned = copy(tmp_path / "e.parquet", f"SELECT * FROM '{first}' ORDER BY r")
+    renamed = copy(tmp_path / "f.parquet", f"SELECT r, s AS t FROM '{first}'")
+    assert copies([first, again, shorter, last, turned, renamed]) == [(first, again)]
+    with refused(error=DataError, file=again):
+        count_reports(Source([first, again], column="r"))
+    Path(again).write_bytes(Path(again).read_bytes()[:-100])  # damaged
+    assert copies([first, again]) == []
 
 
 @pytest.mark.parametrize("size", [10, 10**6])
