@@ -91,11 +91,11 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
     """
     source = as_source(source).confidential()
     with scanning(source) as chosen:
-        check_missing(chosen, filter(bins.has, source.missing))
+        check_missing(chosen, bins.has, numbers=True)
         chosen.query("SET preserve_insertion_order = true")
+        is_none = is_missing(chosen.kind, source.missing, numbers=True)
         found = chosen.connection.execute(
-            f"SELECT TRY_CAST({text(chosen.kind)} AS DOUBLE) AS number, {is_missing(chosen.kind, source.missing)} AS "
-            f"missing FROM ({chosen.sql})"
+            f"SELECT TRY_CAST({text(chosen.kind)} AS DOUBLE) AS number, {is_none} AS missing FROM ({chosen.sql})"
         ).fetchnumpy()
         present = ~np.asarray(found["missing"], bool)
         numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)

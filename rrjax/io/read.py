@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,8 +15,9 @@ from rrjax.io.database import (
     integer_of,
     is_integer_label,
     is_missing,
+    is_named,
     is_padded,
-    literal,
+    number_of,
     position,
     text,
 )
@@ -153,17 +154,27 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
         metadata.check(chosen.files[0], domain=domain)
     known = domain if metadata is None else metadata.domain
     if known is not None:
-        check_missing(chosen, filter(known.has, chosen.source.missing))
+        check_missing(chosen, known.has, numbers=known.is_range)
     return known, domain is None if metadata is None else metadata.domain_from_data
 
 
-def check_missing(chosen: Scan, values: Iterable[str]) -> None:
-    """Refuses values as missing that are answers, too, if the column holds one of them."""
-    tokens = list(values)
+def check_missing(chosen: Scan, has: Callable[[str], bool], *, numbers: bool) -> None:
+    """Refuses values as missing that are answers, too, by `has`, if the column holds one of them.
+
+    Args:
+        chosen: The column.
+        has: Whether a text is an answer.
+        numbers: As in `is_named`.
+    """
+    tokens = []
+    for token in chosen.source.missing:
+        value = number_of(token) if numbers or chosen.kind != "text" else None
+        if token and (has(token) or (value is not None and has(f"{value:.0f}" if value.is_integer() else repr(value)))):
+            tokens.append(token)
     if not tokens:
         return
-    listed = ", ".join(map(literal, tokens))
-    found = chosen.query(f"SELECT {text(chosen.kind)} AS token FROM ({chosen.sql}) WHERE token IN ({listed}) LIMIT 1")
+    named = is_named(chosen.kind, tokens, numbers=numbers)
+    found = chosen.query(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) WHERE {named} LIMIT 1")
     if found:
         raise chosen.error(AMBIGUOUS.format(found[0][0], option("missing")), argument="missing")
 
@@ -176,7 +187,9 @@ def _group(chosen: Scan, amounts: str, rows: str) -> None:
 
 def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     """The counts over the domain, from the table `tally`."""
-    is_none = is_missing(chosen.kind, chosen.source.missing)
+    known, from_data = settled_domain(chosen, domain)
+    numbers = known is not None and known.is_range
+    is_none = is_missing(chosen.kind, chosen.source.missing, numbers=numbers)
     tokens = chosen.query(
         f"SELECT coalesce({text(chosen.kind)}, '') AS token, sum(amount) FROM tally "
         f"WHERE {is_none} GROUP BY token ORDER BY token"
@@ -188,7 +201,6 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
         raise chosen.error(f"the counts add up to {num_rows:,}, more than 2^53; are these really numbers of reports?")
     if num_rows == num_missing:
         raise no_values(chosen, num_missing)
-    known, from_data = settled_domain(chosen, domain)
     if known is None:
         known, counts = _domain_of_data(chosen, is_none)
     else:
@@ -277,7 +289,10 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     )
     return _first_error(
         chosen,
-        lambda one: f"NOT {is_missing(one.kind, one.source.missing)} AND ({position(one.kind, domain)}) IS NULL",
+        lambda one: (
+            f"NOT {is_missing(one.kind, one.source.missing, numbers=domain.is_range)} "
+            f"AND ({position(one.kind, domain)}) IS NULL"
+        ),
         lambda _: problem,
     )
 

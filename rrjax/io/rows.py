@@ -134,12 +134,13 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
     """The values as by `read_values`, with −1 for rows without an answer."""
     with scanning(source) as chosen:
         known, from_data = settled_domain(chosen, domain)
+        numbers = known is not None and known.is_range  # of a domain of the data the texts were told apart
         if known is None:
             known = count_scan(chosen, None).domain
         declare_category(chosen, known)
         chosen.query("SET preserve_insertion_order = true")
         found = chosen.connection.execute(
-            f"SELECT CAST(CASE WHEN {is_missing(chosen.kind, source.missing)} THEN -1 "
+            f"SELECT CAST(CASE WHEN {is_missing(chosen.kind, source.missing, numbers=numbers)} THEN -1 "
             f"ELSE coalesce({position(chosen.kind, known)}, -2) END AS INTEGER) AS indices FROM ({chosen.sql})"
         ).fetchnumpy()
         indices = np.ascontiguousarray(found["indices"], dtype=np.int32)
@@ -200,7 +201,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
             numbers mixed with texts, infinities or "nan", or texts of too many levels.
     """
     with scanning(source) as chosen:
-        is_none = is_missing(chosen.kind, source.missing)
+        is_none = is_missing(chosen.kind, source.missing, numbers=not factor)
         if not factor:
             chosen.query("SET preserve_insertion_order = true")
             found = chosen.connection.execute(

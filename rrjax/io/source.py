@@ -116,7 +116,8 @@ class Source:
             that looks like data.
         delimiter: Separator of CSV, TSV and transaction files, one character; None is that of the format.
         items: The "first" item of a transaction, or "all" of them.
-        missing: Values that mean a missing answer, such as `("?",)`; empty cells and nulls always do.
+        missing: Values that mean a missing answer, such as `("?",)`; empty cells and nulls always do. Where numbers
+            are read (a range, a number as a covariate, any column of numbers in Parquet) 99 is 99.0.
         show_values: Whether errors repeat values of the column. Logs keep messages. So by default errors repeat
             randomized reports (`count_reports`, `read_counts`), but only row and column of true values (`read_values`)
             and covariates.

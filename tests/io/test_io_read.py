@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -24,7 +25,8 @@ from rrjax.io import (
 )
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.rows import count_pairs, read_pairs
+from rrjax.io.numbers import Bins, read_bins
+from rrjax.io.rows import count_pairs, read_covariate, read_pairs
 from rrjax.io.source import copies
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -197,6 +199,43 @@ def test_a_file_under_two_names_is_refused(write, tmp_path, monkeypatch):
     for paths in (["r.csv", "r.csv"], ["r*.csv", "r.csv"], ["?.csv", "r*"], ["*.csv"]):
         with refused(error=DataError, file="r.csv"):
             count_reports(Source(paths))
+
+
+NINES = ["99", "99.0", "99.00", "+99", "9.9e1", "099"]
+
+
+@pytest.mark.parametrize("token", NINES)
+@pytest.mark.parametrize("held", ["INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(9, 2)", *NINES])
+def test_a_number_that_means_missing_in_any_notation(tmp_path, held, token):
+    if held in NINES:
+        path = str(tmp_path / "a.csv")
+        Path(path).write_text("a\n1\n2\n3.0\n" + f"{held}\n" * 2)
+    else:
+        path = copy(tmp_path / "a.parquet", f"SELECT unnest([1, 2, 3, 99, 99])::{held} AS a")
+    source = Source(path, missing=(token,))
+    exponent = "e" in held  # no whole number of a domain
+    if not exponent:
+        assert count_reports(source, "1:3").counts.tolist() == [1, 1, 1]
+        assert read_values(source, "0:3").num_missing == 2
+        for refusing in (count_reports, read_values):
+            with refused("missing", error=DataError):
+                refusing(source, "0:120")
+    assert read_bins(source, Bins(0, 4, 2)).indices.tolist() == [0, 1, 1]
+    assert np.isnan(read_covariate(replace(source, column="a")).values).tolist() == [False] * 3 + [True] * 2
+    with refused("missing", error=DataError):
+        read_bins(source, Bins(0, 120, 2))
+    if held not in NINES:  # listed labels of numbers
+        assert count_reports(source).counts.tolist() == [1, 1, 1]
+        with refused("missing", error=DataError):
+            count_reports(source, ["1", "2", "3", "99"])
+    elif held != token:  # texts
+        assert count_reports(source).num_missing == 0
+        assert count_reports(source, ["1", "2", "3.0", held]).counts.tolist() == [1, 1, 1, 2]
+
+
+def test_numbers_that_floats_do_not_tell_apart_mean_missing_as_text(tmp_path):
+    path = copy(tmp_path / "a.parquet", "SELECT unnest([9007199254740992, 9007199254740993]) AS a")
+    assert count_reports(Source(path, missing="9007199254740993"), ["9007199254740992", "0"]).counts.tolist() == [1, 0]
 
 
 TABLE = "r,s\n" + "".join(f"{number % 7},é\n" for number in range(40_000))  # of more than is compared first
