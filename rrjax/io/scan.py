@@ -155,6 +155,8 @@ class _Relation:
     """Name, expression, kind."""
     unsure: bool = False
     """Whether the names come from a first line that may be confidential data instead of a header."""
+    differs: bool = False
+    """Whether that is because it differs from the first lines of other files."""
 
     def error(self, problem: str, **attributes: Any) -> DataError:
         return DataError(f"{self.files[0]}: {problem}", file=self.files[0], **attributes)
@@ -169,7 +171,9 @@ class _Relation:
         similar = [] if self.unsure else get_close_matches(name, names, n=1)
         message = f"there is no column {name!r}" + (f"; did you mean {similar[0]!r}?" if similar else ".")
         # A number as a name means a file without header: its first line is confidential.
-        if self.unsure:
+        if self.differs:
+            message += self.hidden
+        elif self.unsure:
             message += (
                 f" Its first line was taken for the names of {len(names)} columns. If it is, see them with "
                 f"{option('header=True', '--header')}; if it is data, say so ({option('header=False', '--no-header')})."
@@ -179,6 +183,14 @@ class _Relation:
         else:
             message += f" If the file has no header line, say so ({option('header=False', '--no-header')})."
         raise self.error(message, column=name)
+
+    @property
+    def hidden(self) -> str:
+        """What is said instead of names that may be data."""
+        return (
+            f" Its first line is not that of the other files. Is it a header? It is not repeated here, because it may "
+            f"be data: {option('show_values=True', '--show-values')} shows it."
+        )
 
     def equal_names(self, name: str) -> DataError:
         *places, last = (str(place) for place, (other, _, _) in enumerate(self.columns, start=1) if other == name)
@@ -211,7 +223,8 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
             file=relation.files[0],
             column=counts_column,
         )
-    message = f"has {len(names)} columns; say which one to read ({option('column')}): {_listing(names)}."
+    message = f"has {len(names)} columns; say which one to read ({option('column')})"
+    message += "." + relation.hidden if relation.differs else f": {_listing(names)}."
     raise DataError(f"{relation.files[0]} {message}", file=relation.files[0], argument="column")
 
 
@@ -226,9 +239,16 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
     # Only neighbouring files are read together, so that rows keep the order of the files.
     if form in ("csv", "tsv"):
         delimiter = source.delimiter or ("," if form == "csv" else "\t")
-        for names, group in groupby(files, lambda file: _column_names(file, delimiter, source)):
-            unsure = source.show_values is False and source.header is None
-            yield replace(_delimited(tuple(group), names, delimiter, source.header is not False), unsure=unsure)
+        groups = [
+            (tuple(group), names)
+            for names, group in groupby(files, lambda file: _column_names(file, delimiter, source))
+        ]
+        # Of lines that are all said to be headers, one that differs from the others may be data all the same.
+        differ = source.header is True and len(groups) > 1
+        unsure = source.show_values is False and (source.header is None or differ)
+        for group, names in groups:
+            relation = _delimited(group, names, delimiter, source.header is not False)
+            yield replace(relation, unsure=unsure, differs=unsure and differ)
     elif form == "parquet":
         for schema, group in groupby(files, lambda file: _schema(connection, file)):
             yield _parquet(tuple(group), schema)

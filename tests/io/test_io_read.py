@@ -201,6 +201,24 @@ def test_a_file_under_two_names_is_refused(write, tmp_path, monkeypatch):
             count_reports(Source(paths))
 
 
+@pytest.mark.parametrize(("order", "column"), [("12", "x"), ("21", "x"), ("21", None)])
+def test_a_header_that_one_of_several_files_lacks_is_not_repeated(tmp_path, order, column):
+    (tmp_path / "1.csv").write_text("x,y\na,1\nb,2\n")
+    (tmp_path / "2.csv").write_text("secret,private\nb,2\n")
+    source = Source([str(tmp_path / f"{name}.csv") for name in order], column=column, header=True)
+    for shown in (False, True):
+        with pytest.raises(DataError) as caught:
+            read_values(replace(source, show_values=True) if shown else source)
+        assert caught.value.file == str(tmp_path / "2.csv")
+        assert ("secret" in str(caught.value), "private" in str(caught.value)) == (shown, shown)
+
+
+def test_the_names_of_one_header_are_repeated(tmp_path):
+    (tmp_path / "1.csv").write_text("x,y\na,1\nb,2\n")
+    with pytest.raises(DataError, match="'x', 'y'"):
+        read_values(Source(str(tmp_path / "1.csv"), column="z", header=True))
+
+
 NINES = ["99", "99.0", "99.00", "+99", "9.9e1", "099"]
 
 

@@ -1,12 +1,14 @@
 """Files are written whole or not at all."""
 
 import csv
+import errno
 import gzip
 import json
 import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -320,3 +322,13 @@ def test_interrupts_end_it_and_leave_nothing_behind(tmp_path, name):
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 1
     assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_an_error_of_the_removal_does_not_hide_that_of_the_writing(tmp_path, monkeypatch):
+    def failing(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "open", failing)
+    monkeypatch.setattr(Path, "unlink", failing)
+    with refused(error=DataError, file=str(tmp_path / "a.csv")):
+        write_table(tmp_path / "a.csv", {"a": np.arange(2)})
