@@ -21,7 +21,7 @@ from rrjax.cli.reading import Files, parse_domain
 from rrjax.data.errors import ArgumentError, UsageError, reworded
 from rrjax.io.codings import CODINGS
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.rows import Values, read_pairs
+from rrjax.io.rows import Values, read_pairs, unseen_missing
 from rrjax.io.write import Kept
 from rrjax.mechanisms import MECHANISMS, ORDERED, Design
 from rrjax.privacy.clients.answers import Answers
@@ -114,6 +114,11 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
     num_categories = values.domain.num_categories
     beside = kept_of(files, keep, (values.column, *(columns or ())), values.present) if keep else None
     warnings = cautions(values, pair, seed)
+    if columns is None and how.bins is None:
+        warnings += [
+            f"--missing {show.printable(each)}: no value is that. Is it written as in the file?"
+            for each in unseen_missing(files.source, values)
+        ]
     if beside is not None:
         named = ", ".join(map(show.printable, keep))
         warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about column {values.column!r}.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.data.errors import DataError, option
 from rrjax.data.errors import number as count_of
-from rrjax.io.database import is_missing, is_padded, position, text
+from rrjax.io.database import is_missing, is_named, is_padded, position, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
@@ -153,6 +153,17 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
         if known.is_range and chosen.kind == "text":
             padded = int(chosen.scalar(f"SELECT count(*) FROM ({chosen.sql}) WHERE {is_padded('value')}"))
     return Values(indices, known, chosen.column, num_missing, from_data, padded)
+
+
+def unseen_missing(source: Source, values: Values) -> list[str]:
+    """The texts that are named as missing, and that no value of the column is: perhaps they are misspelt."""
+    if not source.missing:
+        return []
+    numbers = not values.domain_from_data and values.domain.is_range
+    with scanning(source) as chosen:
+        named = ", ".join(f"bool_or({is_named(chosen.kind, [each], numbers=numbers)})" for each in source.missing)
+        seen = chosen.query(f"SELECT {named} FROM ({chosen.sql})")[0]
+    return [token for token, found in zip(source.missing, seen, strict=True) if not found]
 
 
 @dataclass(frozen=True)

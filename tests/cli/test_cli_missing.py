@@ -1,5 +1,8 @@
 """A category that is named as missing is refused by every command, in every way of reading."""
 
+import json
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -70,3 +73,22 @@ def test_a_category_is_not_missing(survey, monkeypatch, line):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
     assert survey(*line, "--missing", "0")[0] in (2, 3)
     assert "missing" in (survey.error.argument, (survey.error.flag or "").removeprefix("--")), survey.error
+
+
+@pytest.mark.parametrize(("token", "seen"), [("9", True), ("9.0", True), ("8", False), ("?", False)])
+def test_what_is_named_as_missing_and_is_not_there_is_told(invoke, token, seen):
+    io.write_table("n.csv", {"n": np.asarray([0, 1, 9 if seen else 1])})
+    line = ("randomize", "n.csv", "--domain", "0:1", "--epsilon", 2, "--missing", token, "--out", "o.parquet", "--json")
+    code, out, said = invoke(*line)
+    assert code == 0, said
+    told = any(f"--missing {token}" in each for each in json.loads(out)["warnings"])
+    assert told == (not seen)
+    assert json.loads(out)["num_missing"] == seen
+
+
+def test_items_of_transactions_that_mean_missing(invoke):
+    pathlib.Path("n.dat").write_text("0 1\n1\n9\n")
+    line = ("randomize", "n.dat", "--domain", "0:1", "--epsilon", 2, "--missing", "9", "--out", "o.parquet", "--json")
+    code, out, said = invoke(*line)
+    assert code == 0, said
+    assert not any("--missing" in each for each in json.loads(out)["warnings"])
