@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import math
 import re
 import tempfile
 import unicodedata
@@ -321,33 +320,12 @@ def is_integer_label(label: str) -> str:
     return f"regexp_full_match({label}, '-?[0-9]{{1,18}}')"
 
 
-def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value", *, numbers: bool = False) -> str:
-    """Whether the value means a missing answer, by itself or by `is_named`; never NULL."""
+def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
+    """Whether the value means a missing answer; never NULL."""
+    listed = ", ".join(literal(token) for token in ("", *tokens))
     # Data frames write a missing number as NaN.
     nan = f"isnan(CAST({value} AS DOUBLE)) OR " if kind == "number" else ""
-    return f"({value} IS NULL OR {nan}{is_named(kind, ('', *tokens), value, numbers=numbers)})"
-
-
-def is_named(kind: Kind, tokens: Sequence[str], value: str = "value", *, numbers: bool = False) -> str:
-    """Whether a value is one of the tokens: in columns of numbers as a number, so that 99 is 99.0, else as text.
-
-    Args:
-        kind: Kind of the column.
-        tokens: At least one.
-        value: The expression of the value.
-        numbers: Whether the texts of a column of texts are read as numbers.
-    """
-    named = f"{text(kind, value)} IN ({', '.join(map(literal, tokens))})"
-    given = [f"{number!r}::DOUBLE" for token in tokens if (number := number_of(token)) is not None]
-    if given and (kind in ("integer", "number") or (kind == "text" and numbers)):
-        named += f" OR coalesce(TRY_CAST({value} AS DOUBLE) IN ({', '.join(given)}), false)"
-    return f"({named})"
-
-
-def number_of(token: str) -> float | None:
-    """The number that a text names; None for other texts, and for numbers that floats do not tell apart."""
-    number = float(token) if re.fullmatch(_NUMBER, token) else math.inf
-    return number if abs(number) < LARGEST_EXACT_FLOAT else None
+    return f"({value} IS NULL OR {nan}{text(kind, value)} IN ({listed}))"
 
 
 def position(kind: Kind, domain: Domain, value: str = "value") -> str:

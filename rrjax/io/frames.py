@@ -31,6 +31,7 @@ from rrjax.io.frame_engine import (
     type_of,
 )
 from rrjax.io.labels import Labels, as_domain, label_of
+from rrjax.io.missing import number_of
 from rrjax.io.read import AMBIGUOUS, CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
 from rrjax.mechanisms.table import TABLE
@@ -207,11 +208,13 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     most = _MAX_LABELS if domain is None else 2 * domain.num_categories + _MAX_EXTRA_VALUES
     values, amounts = amounts_of(frame, column, counts, most)
     tokens = {"", *(token.strip(BLANKS) for token in missing)}
+    numbers = {number_of(token) for token in tokens} - {None}
+    as_numbers = kind.is_numeric() or (domain is not None and domain.is_range)
     absent: Counter[str] = Counter()
     labels: Counter[str | int] = Counter()
     for value, amount in zip(values, amounts, strict=True):
         label = label_of(value)
-        if str(label) in tokens:
+        if str(label) in tokens or (as_numbers and number_of(str(label)) in numbers):
             absent[str(label)] += amount
         else:
             labels[label] += amount

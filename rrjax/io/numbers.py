@@ -11,9 +11,10 @@ import numpy as np
 
 from rrjax.data.errors import DataError, number, reworded
 from rrjax.io.codings import count_numbers
-from rrjax.io.database import is_missing, text
+from rrjax.io.database import text
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MOST_NUMBER, Metadata
+from rrjax.io.missing import has_no_answer
 from rrjax.io.read import as_source, check_missing, count_reports, no_values
 from rrjax.io.rows import Values, place_of
 from rrjax.io.scan import scanning
@@ -93,7 +94,7 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
     with scanning(source) as chosen:
         check_missing(chosen, bins.has, numbers=True)
         chosen.query("SET preserve_insertion_order = true")
-        is_none = is_missing(chosen.kind, source.missing, numbers=True)
+        is_none = has_no_answer(chosen.kind, source.missing, numbers=True)
         found = chosen.connection.execute(
             f"SELECT TRY_CAST({text(chosen.kind)} AS DOUBLE) AS number, {is_none} AS missing FROM ({chosen.sql})"
         ).fetchnumpy()

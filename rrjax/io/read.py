@@ -14,16 +14,14 @@ from rrjax.io.database import (
     integer,
     integer_of,
     is_integer_label,
-    is_missing,
-    is_named,
     is_padded,
-    number_of,
     position,
     text,
 )
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
+from rrjax.io.missing import has_no_answer, is_named, number_of
 from rrjax.io.scan import Filter, Scan, scan, scanning
 from rrjax.io.source import Source
 
@@ -189,7 +187,7 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     """The counts over the domain, from the table `tally`."""
     known, from_data = settled_domain(chosen, domain)
     numbers = known is not None and known.is_range
-    is_none = is_missing(chosen.kind, chosen.source.missing, numbers=numbers)
+    is_none = has_no_answer(chosen.kind, chosen.source.missing, numbers=numbers)
     tokens = chosen.query(
         f"SELECT coalesce({text(chosen.kind)}, '') AS token, sum(amount) FROM tally "
         f"WHERE {is_none} GROUP BY token ORDER BY token"
@@ -290,7 +288,7 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     return _first_error(
         chosen,
         lambda one: (
-            f"NOT {is_missing(one.kind, one.source.missing, numbers=domain.is_range)} "
+            f"NOT {has_no_answer(one.kind, one.source.missing, numbers=domain.is_range)} "
             f"AND ({position(one.kind, domain)}) IS NULL"
         ),
         lambda _: problem,

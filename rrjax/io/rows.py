@@ -9,9 +9,10 @@ import numpy as np
 
 from rrjax.data.errors import DataError, option
 from rrjax.data.errors import number as count_of
-from rrjax.io.database import is_missing, is_named, is_padded, position, text
+from rrjax.io.database import is_padded, position, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
+from rrjax.io.missing import has_no_answer, is_named
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
 from rrjax.io.scan import Scan, scan, scanning
 from rrjax.io.source import Source
@@ -140,7 +141,7 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
         declare_category(chosen, known)
         chosen.query("SET preserve_insertion_order = true")
         found = chosen.connection.execute(
-            f"SELECT CAST(CASE WHEN {is_missing(chosen.kind, source.missing, numbers=numbers)} THEN -1 "
+            f"SELECT CAST(CASE WHEN {has_no_answer(chosen.kind, source.missing, numbers=numbers)} THEN -1 "
             f"ELSE coalesce({position(chosen.kind, known)}, -2) END AS INTEGER) AS indices FROM ({chosen.sql})"
         ).fetchnumpy()
         indices = np.ascontiguousarray(found["indices"], dtype=np.int32)
@@ -212,7 +213,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
             numbers mixed with texts, infinities or "nan", or texts of too many levels.
     """
     with scanning(source) as chosen:
-        is_none = is_missing(chosen.kind, source.missing, numbers=not factor)
+        is_none = has_no_answer(chosen.kind, source.missing, numbers=not factor)
         if not factor:
             chosen.query("SET preserve_insertion_order = true")
             found = chosen.connection.execute(

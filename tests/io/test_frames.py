@@ -1,5 +1,6 @@
 """Counting in data frames: the same tally as of the reports in memory, whichever engine holds them."""
 
+import itertools
 import os
 import sys
 
@@ -171,8 +172,8 @@ def test_a_frame_is_counted_as_a_file_is(engine, request, tmp_path):
     duckdb.from_arrow(table).write_parquet(file)
     domains = {"text": Domain.range(0, 3), "number": Domain.range(0, 3), "words": Domain.of(["yes", "no"])}
     for column in table.column_names:
-        for domain in (domains.get(column), None):
-            missing = ("?", "-1")
+        for domain, minus in itertools.product((domains.get(column), None), ("-1", "-1.0")):
+            missing = ("?", minus)
             found = count_frame(frame, domain, column=column, missing=missing)
             wanted = count_reports(Source(file, column=column, missing=missing), domain)
             assert found.domain == wanted.domain, column
