@@ -63,13 +63,15 @@ def compliance(
     shares are at the boundary, and the law depends on the angle ω between the sides that meet there, in the metric of
     the information: P(T ≥ t) = ½·P(χ²₁ ≥ t) + max(ω − π/2, 0)/π·P(χ²₂ ≥ t). Given which of the two it is, this is an
     upper bound of the tail wherever the truth lies. T is corrected for continuity by half of the smallest step that one
-    report can make. The size is at most 0.053 at 0.05, and 0.011 at 0.01, for 25 respondents or more in each sample,
-    also if nobody or few have the attribute (`validation/two_samples.py`). The test of fit is that of
-    `rrjax.inference.unrelated_question`. Both tests are conservative for the same people, whose answers are positively
-    correlated.
+    report can make. The size is at most 0.053 at 0.05, and 0.011 at 0.01, for 25 respondents or more in each sample of
+    the designs in `validation/two_samples.py`, also if nobody or few have the attribute. It is larger if fewer than
+    five yes, or no, are expected in a sample: 0.080 at 0.05 for `SelfProtection([0.95, 0.3], 0.1)`, a share of 0.05 and
+    25 in each sample. The test of fit is that of `rrjax.inference.unrelated_question`. Both tests are conservative for
+    the same people, whose answers are positively correlated.
 
-    The 95 % intervals cover 0.935 or more for 25 to 200 respondents in each sample, and less in one case, at any
-    number: 0.92 for `StochasticLieDetector` if nobody has the attribute.
+    The 95 % intervals cover 0.935 or more there, with one exception: 0.92 for `StochasticLieDetector` if nobody has the
+    attribute. They cover less for shares near one and if most do not comply: 0.863 for `CheatingDetection([0.25,
+    0.75])` if 97.5 % have the attribute, with 80 in each sample.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's parameters.

@@ -245,7 +245,8 @@ def _critical_count(number, rates, log_level):
 
 def _log_p_value(critical, number, rates):
     """Logarithm of the probability that an empty category has this count or a larger one."""
-    return log_survival(critical, number - critical, critical - number * rates.q, rates.q)
+    q = jnp.maximum(rates.q, jnp.finfo(rates.q.dtype).tiny)  # one report is proof where chance makes none
+    return log_survival(critical, number - critical, critical - number * q, q)
 
 
 def _share_at(critical, number, rates, log_miss):

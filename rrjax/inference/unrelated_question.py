@@ -57,7 +57,7 @@ def unrelated_question(
     0.04 at 0.05 (`validation/two_samples.py`).
 
     The 95 % intervals cover 0.93 or more for 25 to 200 respondents in each sample, but 0.86 to 0.93 if fewer than four
-    yes are expected in both samples together.
+    yes, or few no, are expected in both samples together.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's `truth`.

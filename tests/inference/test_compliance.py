@@ -119,6 +119,22 @@ def test_the_tests_have_their_exact_sizes(name):
 
 @pytest.mark.long
 @pytest.mark.once
+def test_where_few_answers_of_a_kind_are_expected_is_as_the_docstring_says():
+    """Profile intervals and the test keep their level only with some expected yes and no in each sample."""
+    design = CheatingDetection([0.25, 0.75])
+    _, (lower, upper), weights = every_outcome((80, 80), design, "lower", "upper")
+    covered = (lower <= 0.975 + 1e-6) & (upper >= 0.975 - 1e-6)
+    assert weights(np.asarray(design.yes, float) @ [0.975, 0.025, 0])[..., covered].sum() == pytest.approx(
+        0.863, abs=1e-3
+    )
+    design = SelfProtection([0.95, 0.3], 0.1)
+    _, (comply,), weights = every_outcome((25, 25), design, "p_value")
+    chances = weights(np.asarray(design.yes, float) @ [0.05, 0.95, 0])
+    assert chances @ (comply <= 0.05) == pytest.approx(0.080, abs=1e-3)
+
+
+@pytest.mark.long
+@pytest.mark.once
 def test_who_does_not_comply_is_found_as_often_as_without_the_corner():
     """At a share of a fifth the plain test has no advantage but the one of a size that is too large."""
     design = DESIGNS["cheating"]

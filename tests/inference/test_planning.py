@@ -24,7 +24,7 @@ from rrjax.inference import (
     users_for_error,
     users_for_width,
 )
-from rrjax.mechanisms import MECHANISMS
+from rrjax.mechanisms import MECHANISMS, ForcedResponse, Kuk, Mangat, Triangular
 
 TOLERANCE = 1e-10 if X64 else 2e-5
 
@@ -394,6 +394,15 @@ def test_no_distribution_has_a_larger_error_than_planned(name, estimand):
     planned = size * 1000 * float(expected_rmse(size, 1000, 1.0, estimand=estimand, mechanism=lambda *_: design)) ** 2
     assert errors.max() <= planned * (1 + 1e-5)
     assert errors.max() == pytest.approx(planned, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "design", [Mangat(0.3), Triangular(0.25), ForcedResponse(0.75, [1.0, 0.0]), Kuk(1.0, 0.3)], ids=lambda d: d.name
+)
+def test_one_report_is_proof_of_a_category_that_chance_never_names(design):
+    share = detectable_share(2, 1234, 1.0, mechanism=lambda *_: design, category=1)
+    d = np.broadcast_to(np.abs(np.asarray(design.rates.d, float)), 2)[1]
+    assert float(share) == pytest.approx((1 - 0.2 ** (1 / 1234)) / d, rel=1e-5)  # power 0.8
 
 
 def test_widths_are_of_the_category_asked_for_or_of_the_noisiest():
