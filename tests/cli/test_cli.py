@@ -560,13 +560,13 @@ def test_an_order_that_means_something(invoke):
 @pytest.mark.long
 def test_equal_shares_for_want_of_knowledge_are_said_to_be(invoke):
     # Counts that are all the same would contradict randomized response.
-    values = np.random.default_rng(0).integers(0, 40, 400)
+    values = np.random.default_rng(0).integers(0, 40, 400).tolist()
     write("a.csv", "age\n" + "\n".join(map(str, values)))
     said = invoke("estimate", "a.csv", "--domain", "0:39", "--epsilon", "1")[1]
     assert "hardly distinguish the categories" in said
     assert "closest" not in said
     assert "Report this: the intervals" in said
-    write("b.csv", "age\n" + "\n".join(["3"] * 300) + "\n" + write_equal)
+    write("b.csv", "age\n" + "\n".join(map(str, [3] * 300 + values)))
     assert "distinguish" not in invoke("estimate", "b.csv", "--domain", "0:39", "--epsilon", "1")[1]
 
 
