@@ -182,7 +182,7 @@ def test_categories_without_an_interval_are_said_to_contradict_the_mechanism(inv
     # At 80 columns there is room for all of it in one table.
     monkeypatch.setenv("COLUMNS", "80")
     out = invoke("estimate", "r.csv", *READ, "--epsilon", "1")[1]
-    assert sum(line.startswith("category") for line in out.splitlines()) == 1
+    assert sum(line.startswith("category  ") for line in out.splitlines()) == 1
     # Two estimates and an interval leave no room for the bars; one does.
     assert "████" not in out
     assert "●!  ████" in invoke("estimate", "r.csv", *READ, "--epsilon", "1", "--estimator", "mle-star")[1]

@@ -143,8 +143,8 @@ def test_every_command_with_a_table_can_explain_itself():
 @pytest.mark.long
 def test_what_protects_from_a_wrong_reading_is_said_unasked(files):
     for counts, words in (
-        ([9000, 900, 10, 950], "! 4 intervals are a single point"),
-        ([10] * 40, "! The reports hardly distinguish the categories"),
+        ([9000, 900, 10, 950], "! 4 categories (marked !) have no interval"),
+        (np.random.default_rng(0).multinomial(400, [1 / 40] * 40), "! The reports hardly distinguish the categories"),
     ):
         io.write_table("c.csv", {"label": np.arange(len(counts)), "n": np.asarray(counts)})
         out = files("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "1")[1]
