@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rrjax import inference
@@ -10,6 +12,8 @@ from rrjax.cli.collection import FALSE_ALARM, Collection
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.data.tally import Tally
 from rrjax.io.tallies import as_jax_integers
+from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.numerics.programs import program
 
 
 @ending_at_once()
@@ -37,8 +41,13 @@ def check_contradictions(collection: Collection) -> None:
 def _tally(collection: Collection) -> Tally:
     if collection.tallied is not None:
         return collection.tallied.tally
-    counts, rates = as_jax_integers(collection.counts), collection.mechanism.rates
-    return Tally(counts, as_jax_integers(np.int64(collection.num_reports)), rates=rates)
+    number = as_jax_integers(np.asarray(collection.num_reports))
+    return _tally_of_counts(as_jax_integers(collection.counts), number, collection.mechanism)
+
+
+@program
+def _tally_of_counts(counts: Any, number: Any, mechanism: Mechanism) -> Tally:
+    return Tally(counts, number, rates=mechanism.rates)
 
 
 def _facts(excess: inference.Excess) -> dict[str, float]:

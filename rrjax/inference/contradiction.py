@@ -22,6 +22,7 @@ from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.subset_selection import SubsetSelection
 from rrjax.mechanisms.surveys.design import Design
 from rrjax.mechanisms.unary import UnaryEncoding
+from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.special import deviance, exp_minus, log1p_minus, log_survival
@@ -157,7 +158,7 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Cont
     return _test(refuse_spread(evidence(tally, None), "contradiction_test"), mechanism)
 
 
-@jax.jit
+@program
 def _test(data: Evidence, mechanism: Mechanism | None) -> ContradictionTest:
     zero = jnp.zeros_like(data.num_users)
     none = Excess(zero + 1, zero, zero, zero)

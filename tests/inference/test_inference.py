@@ -283,7 +283,7 @@ def test_limits_where_few_reports_are_no_truth(total, num_categories, epsilon, l
 @pytest.mark.long
 @pytest.mark.parametrize("estimand", ["users", "distribution"])
 def test_a_level_next_to_zero_is_one(estimand):
-    lower, upper = intervals([267, 733], 1.0, 1e-12, estimand=estimand)
+    lower, upper = intervals([400, 600], 1.0, 1e-12, estimand=estimand)
     assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
 
 
@@ -310,12 +310,15 @@ def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, t
         covers = (lower <= share + 1e-6) & (share <= upper + 1e-6)
         assert masses[holders][covers].sum() >= 0.9 - 1e-6
     drawn = jax.vmap(lambda c: intervals(c, epsilon, 0.9))(histograms)
-    assert (upper - lower).mean() < float((drawn.upper[:, 0] - drawn.lower[:, 0]).mean())
+    # Without those of counts that contradict the mechanism.
+    assert np.nanmean(upper - lower) < float(np.nanmean(drawn.upper[:, 0] - drawn.lower[:, 0]))
 
 
 @pytest.mark.long
 def test_a_fixed_population_at_the_ends():
-    for epsilon in (1e-6, 1.0, 12.0, 25.0, 40.0, 800.0):
+    for epsilon in (1e-6, 1.0):  # so many reports that say the same contradict these
+        assert np.isnan(intervals([100, 0], epsilon, estimand="users").lower).all()
+    for epsilon in (12.0, 25.0, 40.0, 800.0):
         lower, upper = intervals([100, 0], epsilon, estimand="users")
         assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
     # At such an ε every report is the truth.
@@ -592,7 +595,7 @@ def test_standard_errors_exist_on_the_support_only():
 @pytest.mark.skipif(not X64, reason="finite differences of float32 show nothing")
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 def test_derivatives_in_epsilon(epsilon):
-    counts = np.array([430, 210, 200, 160], INT)
+    counts = np.array([430, 210, 200, 160] if epsilon > 1 else [300, 250, 235, 215], INT)
 
     def logarithms(epsilon):
         return p_values(counts, epsilon, log=True)

@@ -99,7 +99,8 @@ def test_a_profile_has_derivatives():
 @pytest.mark.parametrize("num_categories", [2, 10])
 def test_intervals_end_where_the_profile_has_fallen(num_categories):
     rng = np.random.default_rng(0)
-    counts = rng.multinomial(5000, rng.dirichlet(np.full(num_categories, 0.5)))
+    mechanism, theta = rrjax.RandomizedResponse(num_categories, 1.5), rng.dirichlet(np.full(num_categories, 0.5))
+    counts = rng.multinomial(5000, theta @ np.asarray(mechanism.channel(), float))
     with pytest.warns(UserWarning, match="fail at the boundary .* 'clopper-pearson' covers everywhere"):
         lower, upper = intervals(counts, 1.5, 0.9, method="profile")
     fall = -stats.chi2(1).ppf(0.9) / 2
