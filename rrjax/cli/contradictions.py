@@ -12,7 +12,6 @@ from rrjax.cli.collection import FALSE_ALARM, Collection
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.data.tally import Tally
 from rrjax.io.tallies import as_jax_integers
-from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.programs import program
 
 
@@ -46,7 +45,7 @@ def _tally(collection: Collection) -> Tally:
 
 
 @program
-def _tally_of_counts(counts: Any, number: Any, mechanism: Mechanism) -> Tally:
+def _tally_of_counts(counts: Any, number: Any, mechanism: Any) -> Tally:
     return Tally(counts, number, rates=mechanism.rates)
 
 
