@@ -63,7 +63,7 @@ def joint_bayes(mixture: Mixture, shape: Sequence[int]) -> JointBayes:
 
     Returns:
         A `JointBayes`, without standard errors: those of the inversion (`Product.inv_variances`) hold for the unbiased
-            shares alone. NaN for an unusable mixture. Time O(A·∏K³) for A = 27 priors, of two columns 9.
+        shares alone. NaN for an unusable mixture. Time O(A·∏K³) for A = 27 priors, of two columns 9.
         `jit`, `vmap`; no derivatives.
 
     Raises:

@@ -132,7 +132,7 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Cont
 
     Returns:
         `ContradictionTest`; p-values are upper bounds. All NaN for an unusable tally; a part that does not apply has
-            the p-value one.
+        the p-value one.
 
     Raises:
         ValueError: Floats in place of integers.
