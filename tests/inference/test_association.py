@@ -240,3 +240,18 @@ def test_what_is_refused():
         association(key, counts, product, num_draws=3)
     with refused("reference"):
         odds_ratios(counts, product, reference=(0, 3))
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_a_large_odds_ratio_is_covered_as_rarely_as_the_docstring_says():
+    one = rrjax.RandomizedResponse(2, 1.2)
+    product, channel = rrjax.mechanisms.Product([one, one]), np.asarray(one.channel(), float)
+    law = channel.T @ np.array([[0.45, 0.05], [0.05, 0.45]]) @ channel
+    counts = np.random.default_rng(0).multinomial(1000, law.ravel(), 10_000).reshape(-1, 2, 2).astype(np.int32)
+    lower, upper = (
+        np.asarray(each)[:, 1, 1] for each in jax.jit(jax.vmap(lambda table: odds_ratios(table, product)[1:]))(counts)
+    )
+    error = np.sqrt(0.93 * 0.07 / 10_000)
+    assert np.mean((lower <= 81) & (upper >= 81)) == pytest.approx(0.93, abs=4 * error)
+    assert np.mean(lower > 81) == pytest.approx(0.07, abs=4 * error)
