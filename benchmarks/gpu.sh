@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 python=${PYTHON:-python3}
 
-declare -A seconds=([agreement]=55 [estimators]=40 [samplers]=30 [grid]=60 [em]=30 [shrinkage]=25)
+declare -A seconds=([agreement]=70 [estimators]=60 [samplers]=60 [grid]=50 [em]=35 [shrinkage]=60)
 declare -A commands=(
   [agreement]="agreement.py"
   [estimators]="estimators.py --device-only --rounds 7"

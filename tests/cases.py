@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
+from functools import partial, wraps
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from reference import exact_inv_n, exact_inv_p, exact_mle, exact_odds
 
 import rrjax
+from rrjax.numerics.sharding import by_platform
 from rrjax.numerics.sums import expm1_epsilon
 
 X64 = bool(jax.config.jax_enable_x64)
@@ -25,6 +28,20 @@ ULP = float(np.finfo(FLOAT).eps)
 READ = ("r.csv", "--column", "answer", "--epsilon", "2", "--domain", "0:3")
 TRUTH = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
 """Flags for the files of `beside_files`."""
+
+
+def elsewhere(function):
+    """The function as traced for an accelerator; what is jitted already, for this platform, is left alone."""
+
+    @wraps(function)
+    def forced(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, module in list(sys.modules.items()):
+                if name.startswith("rrjax.") and getattr(module, "by_platform", None) is by_platform:
+                    patch.setattr(module, "by_platform", lambda *given, cpu, elsewhere: elsewhere(*given))
+            return function(*arguments)
+
+    return forced
 
 
 class Estimator(NamedTuple):

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int
 
 from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
 from rrjax.estimators.likelihood import terms_of_nll
-from rrjax.estimators.water_filling import Likelihood, Projection, fixed_point
+from rrjax.estimators.water_filling import Likelihood, Projection, fixed_point, from_below
 from rrjax.numerics.rows import Rows
+from rrjax.numerics.sharding import if_needed
 from rrjax.numerics.sums import expm1_epsilon
 
 
@@ -62,8 +62,7 @@ def _filled(given, level, total, number):
     """The estimates at thresholds, as `water_filling` fills one vector."""
     rows, dtype = given.rows, level.rise.dtype
     height = (total - number * level.level).astype(dtype) + number.astype(dtype) * level.rise
-    there = jnp.arange(rows.height, dtype=jnp.int32) < rows.number
-    lowest, rise, factor = map(rows.spread, (level.level, level.rise, 1 / jnp.where(there, height, 1)))
+    lowest, rise, factor = map(rows.spread, (level.level, level.rise, 1 / jnp.where(rows.there, height, 1)))
     above = (given.counts - lowest).astype(dtype) + rise
     return jnp.where((given.counts >= lowest) & rows.used, above * factor, 0)
 
@@ -87,8 +86,8 @@ def _solved(given, rule):
     # Any subset of the categories bounds the threshold from below: all, or the largest alone.
     (largest,) = given.rows.max(given.counts)
     start = jnp.maximum(each(below, rule, total, number), each(below, rule, largest, jnp.ones_like(total)))
-    zeros = jnp.zeros_like(given.epsilon), jnp.zeros_like(total)
-    return _filled(given, *fixed_point(partial(_active, given), partial(each, exact, rule), start, *zeros))
+    state = from_below(start, jnp.zeros_like(given.epsilon), jnp.zeros_like(total))
+    return _filled(given, *fixed_point(partial(_active, given), partial(each, exact, rule), state))
 
 
 def _likeliest(given):
@@ -160,7 +159,7 @@ def _nll(errors):
 
     def when(needed, compute):
         # The logarithms take most of the time, and one of the two is often needed nowhere.
-        return lax.cond(jnp.any(needed), compute, lambda: jnp.zeros_like(phi))
+        return if_needed(jnp.any(needed), compute)
 
     (total,) = given.rows.sum(terms_of_nll(errors.estimates, phi, given.rows.spread(given.epsilon), when))
     return jnp.log1p((given.num_categories - 1) * jnp.exp(-given.epsilon)) - total

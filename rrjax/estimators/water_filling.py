@@ -19,8 +19,9 @@ compare-and-sum). They end in the same integers, hence in the same bits.
 The start of `newton` depends on the platform. Its result does not, because every start is a lower bound. On a CPU a
 turn of the loop costs little, so it starts from a bound that does not read the counts. Elsewhere a pass reads a whole
 batch from memory, with arithmetic to spare, and by default XLA's GPU backend waits for the host after every turn. So
-two passes of four levels each come first; then one or two turns remain in place of up to thirteen. This is not yet
-measured on a GPU.
+where there are many categories two passes come first that look at several levels each, the second one at levels that
+follow each other: the threshold is nearly always among them, and then it is known, and the loop has no turn. On an H100
+100,000 rows of 10,000 categories take 7.1 ms, and 10.6 by the loop alone; one read and one write take 2.9.
 """
 
 from __future__ import annotations
@@ -37,11 +38,19 @@ from rrjax.numerics.sums import accurate_sum, split_product
 
 Solver: TypeAlias = Literal["auto", "newton", "sort"]
 
-LOOKAHEAD = ((0.8, 1.6, 2.8), (0.2, 0.4, 0.7))
-"""Levels tried above a lower bound of the fixed point, for each pass, in square roots of the bound.
+MANY_CATEGORIES = 512
+"""From here on several levels are tried at once. A short row has few turns, and sums of several numbers take long: two
+million rows of 50 categories take 1.3 ms by the loop alone, and 2.3."""
+LOOKAHEAD = (0.7, 1.5, 2.5)
+"""Levels tried above a lower bound of the fixed point, in square roots of the bound.
 
-The counts of empty categories have about this spread. For K from 50 to 1,423,000, N from 10³ to 10⁸, Zipf from 0.01 to
-2 and ε from 0.1 to 12, at least 85 % of the problems then need one more pass, and nearly all others two.
+The counts of empty categories have about this spread.
+"""
+FOLLOWING = 8
+"""Levels from the best bound on, one after the other, that are tried next.
+
+For K from 50 to 10,000, N from 10³ to 10⁸, Zipf from 0.01 to 2 and ε from 0.5 to 10 the fixed point is among them in 97
+of 100 problems. More of them take more than the turns of the loop that they save.
 """
 
 
@@ -74,23 +83,14 @@ class Likelihood(NamedTuple):
     def exact(self, total: Int[Array, ""], number: Int[Array, ""]) -> Threshold:
         """The exact threshold, from sum and number of the active counts."""
         divisor = self.e1 + number.astype(self.e1.dtype)
-
-        def exceeds(level):
-            """Whether level·(e1 + m) > S, the difference rounded down to an integer, its fraction, and saturation."""
-            whole, fraction, saturated = split_product(level, self.e1)
-            short = total - number * level  # exact by wrap-around: it lies within ±N
-            unsigned = short.astype(whole.dtype)
-            more = (short < 0) | (unsigned < whole) | ((unsigned == whole) & (fraction > 0))
-            return more, whole - unsigned, fraction, saturated
-
         # A start just below τ, one Newton step from its exact residual, then the first of four neighbours above τ. The
         # residual is as large as the rounding error of the start, so one step is enough.
         start = self._whole_below(total, number)
-        _, residual, _, _ = exceeds(start)
+        _, residual, _, _ = self._excess(start, total, number)
         step = jnp.floor(-residual.astype(total.dtype).astype(self.e1.dtype) / divisor)
         first = jnp.maximum(start + step.astype(total.dtype) - 1, 0)
         candidates = first + jnp.arange(4, dtype=total.dtype)
-        more, whole, fraction, saturated = exceeds(candidates)
+        more, whole, fraction, saturated = self._excess(candidates, total, number)
         # Beyond a machine word level·e1 dwarfs S, so rounding it is harmless.
         above = jnp.where(
             saturated,
@@ -102,6 +102,18 @@ class Likelihood(NamedTuple):
         # Chosen first, divided last: XLA divides a vector by a broadcast scalar through its reciprocal when batched.
         rise = jnp.minimum(jnp.sum(jnp.where(chosen, above, 0)) / divisor, 1)
         return Threshold(level, rise)
+
+    def exceeded(self, level: Int[Array, "*s"], total: Int[Array, "*s"], number: Int[Array, "*s"]) -> Bool[Array, "*s"]:
+        """Whether levels are above τ, from sum and number of the active counts of each."""
+        return self._excess(level, total, number)[0]
+
+    def _excess(self, level, total, number):
+        """Whether level·(e1 + m) > S, the difference rounded down to an integer, its fraction, and saturation."""
+        whole, fraction, saturated = split_product(level, self.e1)
+        short = total - number * level  # exact by wrap-around: it lies within ±N
+        unsigned = short.astype(whole.dtype)
+        more = (short < 0) | (unsigned < whole) | ((unsigned == whole) & (fraction > 0))
+        return more, whole - unsigned, fraction, saturated
 
     def keeps(self, count: Int[Array, " K"], excess: Int[Array, " K"]) -> Bool[Array, " K"]:
         """Whether a count is above τ; the counts at least as large exceed it by `excess` = S − m·count in total."""
@@ -148,6 +160,9 @@ class Projection(NamedTuple):
         level = -((self._largest_excess() - total) // number)
         short = (self.whole - (total - number * level)).astype(self.fraction.dtype)
         return Threshold(level, jnp.minimum((short + self.fraction) / number.astype(short.dtype), 1))
+
+    def exceeded(self, level, total, number):
+        return total - number * level <= self._largest_excess()
 
     def keeps(self, count, excess):
         del count
@@ -212,17 +227,24 @@ def _active(counts, *levels):
 
 def _newton_integers(counts, rule, start):
     start = aligned(start, counts, rule)
-    start = by_platform(counts, rule, start, cpu=lambda counts, rule, start: start, elsewhere=_raised)
     zeros = aligned((start, jnp.zeros((), float_of(counts)), jnp.zeros_like(start)), counts, rule)[1:]
-    return fixed_point(lambda level: _active(counts, level)[0], rule.exact, start, *zeros)
+    state = from_below(start, *zeros)
+    if counts.shape[0] >= MANY_CATEGORIES:
+        state = by_platform(counts, rule, state, cpu=lambda counts, rule, state: state, elsewhere=_ahead)
+    return fixed_point(lambda level: _active(counts, level)[0], rule.exact, state)
 
 
-def fixed_point(active, exact, start, rise, zero):
-    """The threshold that its active counts reproduce, with their sum and number, from a lower bound of its level.
+def from_below(start, rise, zero):
+    """The state of a search that knows a lower bound of the level and nothing more; `rise` and `zero` are zeros."""
+    return start - 1, Threshold(start, rise), zero, zero
+
+
+def fixed_point(active, exact, state):
+    """The threshold that its active counts reproduce, with their sum and number.
 
     Every level is a lower bound of the fixed point, so no active count is ever dropped, and a level that reproduces
     itself is the fixed point. `active(level)` are sum and number of the counts that reach a level, and `exact` makes a
-    threshold of them; for one vector or several. `rise` and `zero` are zeros.
+    threshold of them; for one vector or several. The state is a level, the threshold that it leads to, and its sums.
     """
 
     def body(state):
@@ -231,8 +253,43 @@ def fixed_point(active, exact, start, rise, zero):
         after = exact(total, number)
         return level.level, Threshold(jnp.maximum(after.level, level.level), after.rise), total, number
 
-    state = start - 1, Threshold(start, rise), zero, zero
     return lax.while_loop(lambda state: jnp.any(state[1].level > state[0]), body, state)[1:]
+
+
+def _ahead(counts, rule, state):
+    """The state at the fixed point, if it is among the levels that are tried, or below it."""
+    levels, total, number = _following(counts, _raised(counts, rule, state[1].level))
+    # The first level that its active counts put the threshold below, else the last one.
+    place = jnp.arange(FOLLOWING)
+    found = (number > 0) & rule.exceeded(levels, total, number)
+    chosen = place == jnp.min(jnp.where(found, place, FOLLOWING - 1))
+    level, total, number = (jnp.sum(jnp.where(chosen, each, 0), dtype=each.dtype) for each in (levels, total, number))
+    after = rule.exact(total, jnp.maximum(number, 1))
+    return level, Threshold(jnp.maximum(after.level, level), after.rise), total, number
+
+
+def _following(counts, level):
+    """Levels from this one on, one after the other, and sum and number of the counts that reach each."""
+    last = FOLLOWING - 1
+    place = counts - level
+    beyond = place >= last
+    # The numbers of counts at two levels share a word, where they fit.
+    bits = 16 if counts.shape[0] < 2**16 else 32
+    words = [jnp.where(beyond, counts, 0), beyond.astype(counts.dtype)]
+    for first in range(0, last, 32 // bits):
+        here = range(first, min(last, first + 32 // bits))
+        units = (jnp.where(place == at, jnp.uint32(1 << bits * (at - first)), 0) for at in here)
+        words.append(sum(units, jnp.zeros_like(place, jnp.uint32)))
+    zeros = [jnp.zeros((), word.dtype) for word in words]
+    total, number, *words = lax.reduce(words, zeros, lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (0,))
+    each = [words[at * bits // 32] >> (at * bits % 32) & jnp.uint32(2**bits - 1) for at in range(last)]
+    levels, totals, numbers = [level + last], [total], [number]
+    for at in reversed(range(last)):
+        exactly = each[at].astype(number.dtype)
+        levels.append(level + at)
+        totals.append(totals[-1] + exactly * (level + at))
+        numbers.append(numbers[-1] + exactly)
+    return tuple(jnp.stack(values[::-1]) for values in (levels, totals, numbers))
 
 
 def _raised(counts, rule, level):
@@ -241,14 +298,12 @@ def _raised(counts, rule, level):
     The counts above any level bound the fixed point from below. The error of the best bound is the square of the error
     of its level.
     """
-    for widths in LOOKAHEAD:
-        scale = jnp.sqrt(level.astype(float_of(counts)))
-        # Beyond the largest integer a level wraps around to one that all counts reach.
-        levels = [level, *(level + 1 + (width * scale).astype(level.dtype) for width in widths)]
-        total, number = (jnp.stack(sums) for sums in zip(*_active(counts, *levels), strict=True))
-        bounds = jnp.where(number > 0, rule.below(total, jnp.maximum(number, 1)), level)
-        level = jnp.maximum(level, jnp.max(bounds))
-    return level
+    scale = jnp.sqrt(level.astype(float_of(counts)))
+    # Beyond the largest integer a level wraps around to one that all counts reach.
+    levels = [level, *(level + 1 + (width * scale).astype(level.dtype) for width in LOOKAHEAD)]
+    total, number = (jnp.stack(sums) for sums in zip(*_active(counts, *levels), strict=True))
+    bounds = jnp.where(number > 0, rule.below(total, jnp.maximum(number, 1)), level)
+    return jnp.maximum(level, jnp.max(bounds))
 
 
 def _sort_integers(counts, rule, start):

@@ -42,6 +42,8 @@ class Rows:
     height: int
     length: Int[Array, ""]
     number: Int[Array, ""]
+    most_parts: int = 0
+    """Rows of a vector at most, where it is known: of use elsewhere than on a CPU."""
     parts: Int[Array, ""] = dataclasses.field(init=False)
     """Rows of a vector."""
     vector: Int[Array, " R"] = dataclasses.field(init=False)
@@ -70,29 +72,38 @@ class Rows:
         """The index, in the flattened array, of a place in a vector."""
         return (place // WIDTH * self.number + vector) * WIDTH + place % WIDTH
 
+    @property
+    def there(self) -> Bool[Array, " R"]:
+        """Which values of vectors are of a vector."""
+        return jnp.arange(self.height, dtype=jnp.int32) < self.number
+
     def each(self, function: Callable[..., T], *values: Any) -> T:
-        """A function, elementwise along its first axis, of values `[R]` of the vectors; computed for those in use."""
+        """A function, elementwise along its first axis, of values `[R]` of the vectors."""
+        size = min(VECTORS, self.height)
 
-        def computed(size):
-            def some(index, found):
-                def part(all_):
-                    return lax.dynamic_slice_in_dim(all_, index * size, size)
+        def some(index, found):
+            def part(all_):
+                return lax.dynamic_slice_in_dim(all_, index * size, size)
 
-                def put(all_, new):
-                    return lax.dynamic_update_slice_in_dim(all_, new, index * size, 0)
+            def put(all_, new):
+                return lax.dynamic_update_slice_in_dim(all_, new, index * size, 0)
 
-                return jax.tree.map(put, found, function(*jax.tree.map(part, values)))
+            return jax.tree.map(put, found, function(*jax.tree.map(part, values)))
 
+        def in_use():
             empty = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(function, *values))
             return repeat((self.number + size - 1) // size, some, empty)
 
-        return by_platform(cpu=lambda: computed(min(VECTORS, self.height)), elsewhere=lambda: computed(self.height))
+        def all_at_once():
+            return jax.tree.map(lambda found: jnp.where(self.there, found, 0), function(*values))
+
+        return by_platform(cpu=in_use, elsewhere=all_at_once)
 
     def count(self, *terms: Int[Array, "R W"]) -> list[Int[Array, " R"]]:
         """The sum of each vector, for several arrays of integers in one pass; unused cells are zero."""
         zeros = [jnp.zeros((), each.dtype) for each in terms]
         rows = lax.reduce(list(terms), zeros, lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (1,))
-        return list(self._folded(jnp.add, jnp.stack(rows)))
+        return list(self._folded(lax.add, jnp.stack(rows)))
 
     def sum(self, *terms: Float[Array, "R W"]) -> list[Float[Array, " R"]]:
         """The sum of each vector, for several arrays of floats; unused cells are zero.
@@ -102,23 +113,33 @@ class Rows:
         ones = jnp.ones(WIDTH, terms[0].dtype)
         # A product: XLA keeps the order of the additions of a sum, which is then not vectorized on a CPU.
         rows = jnp.stack([jnp.dot(each, ones, precision=lax.Precision.HIGHEST) for each in terms])
-        return list(self._folded(jnp.add, rows))
+        return list(self._folded(lax.add, rows))
 
     def max(self, *terms: Shaped[Array, "R W"]) -> list[Shaped[Array, " R"]]:
         """The largest number of each vector, for several arrays; unused cells are zero, and so is the least result."""
-        return list(self._folded(jnp.maximum, jnp.stack([jnp.max(each, axis=1) for each in terms])))
+        return list(self._folded(lax.max, jnp.stack([jnp.max(each, axis=1) for each in terms])))
 
     def _folded(self, combine, rows):
-        """Results `[n, R]` of vectors from those of rows: the second half of the parts into the first, repeatedly."""
+        """Results `[n, R]` of vectors from those of rows, in pairs or all at once."""
         steps = jnp.sum(self.parts > 1 << jnp.arange(self.height.bit_length(), dtype=jnp.int32), dtype=jnp.int32)
 
-        def fold(step, rows):
-            half = 1 << (steps - 1 - step)
-            beyond = jnp.concatenate([rows, jnp.zeros_like(rows)], axis=1)
-            return combine(rows, lax.dynamic_slice_in_dim(beyond, half * self.number, self.height, axis=1))
+        def by_halves(rows):
+            def fold(step, rows):
+                half = 1 << (steps - 1 - step)
+                beyond = jnp.concatenate([rows, jnp.zeros_like(rows)], axis=1)
+                return combine(rows, lax.dynamic_slice_in_dim(beyond, half * self.number, self.height, axis=1))
 
-        folded = repeat(steps, fold, rows)
-        return jnp.where(jnp.arange(self.height, dtype=jnp.int32) < self.number, folded, 0)
+            return repeat(steps, fold, rows)
+
+        def at_once(rows):
+            # The host would wait for a number of turns that is data.
+            part = jnp.arange(self.most_parts or self.height, dtype=jnp.int32)[:, None]
+            place = jnp.minimum(part * self.number + jnp.arange(self.height, dtype=jnp.int32), self.height - 1)
+            found = jnp.where(part < self.parts, rows.at[:, place].get(mode="promise_in_bounds"), 0)
+            return lax.reduce(found, jnp.zeros((), rows.dtype), combine, (1,))
+
+        folded = by_platform(rows, cpu=by_halves, elsewhere=at_once)
+        return jnp.where(self.there, folded, 0)
 
     def separate(self, array: Shaped[Array, "R W"], number: int, length: int) -> Shaped[Array, "n K"]:
         """The vectors themselves, where their number and length are known."""

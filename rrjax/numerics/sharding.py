@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from jaxtyping import Array, Int, Shaped
+from jaxtyping import Array, Bool, Int, Shaped
 
 T = TypeVar("T")
 
@@ -162,6 +162,21 @@ def by_platform(*arguments: Any, cpu: Callable[..., T], elsewhere: Callable[...,
     if jax.default_backend() == "cpu":  # tracing an unused branch takes tens of milliseconds of a first call
         return cpu(*arguments)
     return lax.platform_dependent(*arguments, cpu=cpu, default=elsewhere)
+
+
+def if_needed(needed: Bool[Array, ""], compute: Callable[[], T], otherwise: T | None = None) -> T:
+    """What `compute` returns; on a CPU `otherwise`, by default zeros, where it is not needed and does not matter.
+
+    Elsewhere all is computed: the host waits for the condition of a branch, longer than the branch would take.
+    """
+
+    def branch():
+        spare = otherwise
+        if spare is None:
+            spare = jax.tree.map(jnp.zeros_like, jax.eval_shape(compute))  # with the same sharding
+        return lax.cond(needed, compute, lambda: spare)
+
+    return by_platform(cpu=branch, elsewhere=compute)
 
 
 def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:

@@ -104,7 +104,7 @@ def separate(
     configurations, number = points.epsilon.shape[0], seeds.shape[0]
     total = configurations * number
     height = total * num_parts(num_categories)
-    rows = Rows(height, jnp.int32(num_categories), jnp.int32(total))
+    rows = Rows(height, jnp.int32(num_categories), jnp.int32(total), num_parts(num_categories))
     collection = jnp.arange(height, dtype=jnp.int32) % total
     at, seeds = collection // number, looked_up(seeds, collection % number)
     found = in_rows(rows, laws, points, seeds, at, jnp.bool_(estimand == "users"), total)

@@ -19,7 +19,7 @@ from rrjax.estimators import in_rows
 from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
-from rrjax.numerics.sharding import looked_up, repeat
+from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
 from rrjax.simulate.sampling.in_rows import Laws
 from rrjax.study import draws
 from rrjax.study.draws import Point
@@ -34,6 +34,8 @@ LEAST_COLLECTIONS = 16
 """Fewer in a tile leave the program's lanes empty; then a program for that K alone is faster."""
 UNOPTIMIZED_TILES = 2
 """The program compiles a second longer than others, so that it takes this many times their work to pay."""
+SEEDS = 8
+"""Seeds whose errors are added together, elsewhere than on a CPU."""
 
 
 class RowInputs(NamedTuple):
@@ -67,6 +69,10 @@ class Sizes:
     """Rows of the sums of the errors, at most; none without a decomposition."""
     table_rows: int
     """Rows of all laws of one K, at most."""
+    seeds: int
+    """Of a configuration of a tile, at most; as the next one, zero on a CPU, where it may depend on the data."""
+    parts: int
+    """Rows of a collection, at most."""
 
 
 def shapes_in_rows(study: Grid, platform: str) -> dict[int, Shape]:
@@ -106,6 +112,8 @@ def sizes_of(study: Grid, shapes: Iterable[Shape], platform: str) -> Sizes:
         largest(lambda shape: shape.configurations),
         largest(lambda shape: shape.configurations * num_parts(shape.num_categories)) if decomposes(study) else 0,
         largest(lambda shape: len(study.populations) * num_parts(shape.num_categories)),
+        0 if platform == "cpu" else largest(lambda shape: shape.seeds),
+        0 if platform == "cpu" else largest(lambda shape: num_parts(shape.num_categories)),
     )
 
 
@@ -187,7 +195,7 @@ class RowTile:
 
         def of_tile(laws, inputs):
             points = Point(inputs.each.words, inputs.each.population, inputs.each.num_users, inputs.each.epsilon)
-            rows = Rows(sizes.height, inputs.num_categories, inputs.configurations * inputs.seeds)
+            rows = Rows(sizes.height, inputs.num_categories, inputs.configurations * inputs.seeds, sizes.parts)
             collection = jnp.arange(sizes.height, dtype=jnp.int32)
             at = jnp.minimum(collection // inputs.seeds, inputs.configurations - 1)
             seeds = inputs.first_seed + (collection % inputs.seeds).astype(jnp.uint32)
@@ -198,7 +206,7 @@ class RowTile:
             def of_estimator(theta):
                 errors = Errors(given, theta, truth)
                 values = jnp.stack([metric(errors) for metric in metrics], axis=-1) if metrics else theta[:, :0]
-                sums = _over_seeds(errors.difference, inputs, sizes.error_rows)
+                sums = _over_seeds(errors.difference, inputs, sizes)
                 squared = values[..., names.index("mse")] if "mse" in names else None
                 return values, sums, _finite(rows, theta, squared) | ~real
 
@@ -219,17 +227,28 @@ def _finite(rows, theta, squared_error):
     if squared_error is None:
         return looked_at()
     finite = jnp.isfinite(squared_error)
-    return lax.cond(jnp.all(finite), lambda: finite, looked_at)
+    return if_needed(~jnp.all(finite), looked_at, finite)
 
 
-def _over_seeds(errors, inputs, number):
+def _over_seeds(errors, inputs, sizes):
     """Sums over the seeds of each configuration, `[number, W]`: row r·F + f holds part r of configuration f."""
+    number, dtype = sizes.error_rows, errors.dtype
     # Row r·F·S + f·S + s of the errors is of seed s.
     first = jnp.arange(number, dtype=jnp.int32) * inputs.seeds
-    rows = jnp.minimum(inputs.seeds, inputs.num_seeds.astype(jnp.int32) - inputs.first_seed.astype(jnp.int32))
+    seeds = jnp.minimum(inputs.seeds, inputs.num_seeds.astype(jnp.int32) - inputs.first_seed.astype(jnp.int32))
 
-    def add(seed, sums):
+    def of_seeds(seed):
         place = jnp.minimum(first + seed, errors.shape[0] - 1)
-        return sums + errors.at[place].get(mode="promise_in_bounds")
+        return errors.at[place].get(mode="promise_in_bounds")
 
-    return repeat(rows, add, jnp.zeros((number, errors.shape[1]), errors.dtype))
+    def add_some(turn, sums):
+        some = turn * SEEDS + jnp.arange(SEEDS, dtype=jnp.int32)[:, None]
+        return sums + jnp.sum(jnp.where((some < seeds)[..., None], of_seeds(some), 0), axis=0)
+
+    def one_by_one():
+        return repeat(seeds, lambda seed, sums: sums + of_seeds(seed), jnp.zeros((number, WIDTH), dtype))
+
+    def in_turns():  # of a fixed number, as the host would wait for one that is data
+        return lax.fori_loop(0, -(-sizes.seeds // SEEDS), add_some, jnp.zeros((number, WIDTH), dtype))
+
+    return by_platform(cpu=one_by_one, elsewhere=in_turns)

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,6 +53,8 @@ class _Run(NamedTuple):
     checkpoint: Checkpoint | None
     pool: ThreadPoolExecutor
     """Compiles."""
+    device: ThreadPoolExecutor
+    """Computes, one batch after the other."""
 
 
 def run(study: Grid, options: RunOptions) -> xr.Dataset:
@@ -72,8 +74,8 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
     folder = options.folder
     checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description, begin))
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        common = _Run(study, options.seed, mesh, options.batch_size, memory, checkpoint, pool)
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool, ThreadPoolExecutor(max_workers=1) as device:
+        common = _Run(study, options.seed, mesh, options.batch_size, memory, checkpoint, pool, device)
         groups = [_Group(common, *group) for group in itertools.product(study.labels, study.num_categories)]
         for group in groups:
             group.compile(max(each.length for each in groups), sum(each.total for each in groups))
@@ -84,26 +86,39 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
                 seconds = time.perf_counter() - begin
                 options.progress(Progress(sum(group.done for group in groups), total, resumed, seconds))
 
-        def advance(group):
-            if not group.finished:
-                group.advance()
-                report()
+        def batches():
+            # The first batch of every group before the second of any: an estimator that fails does so early.
+            yield from (group for group in groups if group.has_batches)
+            for group in groups:
+                while group.has_batches:
+                    yield group
+
+        def finish(group, batch):
+            group.finish(batch)
+            report()
 
         report()
         try:
-            # The first batch of every group before the second of any: an estimator that fails does so early.
-            for group in groups:
-                advance(group)
-            for group in groups:
-                while not group.finished:
-                    advance(group)
+            begun: deque[tuple[_Group, _Batch]] = deque()
+            for group in batches():
+                begun.append((group, group.begin()))
+                if len(begun) > _ahead(mesh):
+                    finish(*begun.popleft())
+            for each in begun:
+                finish(*each)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for each in (pool, device):
+                each.shutdown(wait=False, cancel_futures=True)
     alone = Timing(round(time.perf_counter() - begin, 3), 1)
     timing = shared(on_first(lambda: alone if checkpoint is None else checkpoint.timing()))
     assert timing is not None
     attributes = description | {"devices": f"{mesh.size} × {mesh.devices.flat[0].device_kind}", **timing._asdict()}
     return dataset(study, [group.result() for group in groups], options, attributes)
+
+
+def _ahead(mesh: Mesh) -> int:
+    """How many batches begin before one is fetched: an accelerator need not wait for the host, a CPU is the host."""
+    return int(mesh.devices.flat[0].platform != "cpu")
 
 
 def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:
@@ -149,11 +164,19 @@ def _bytes(number: int) -> str:
     return f"{number} bytes"
 
 
+class _Batch(NamedTuple):
+    """Tiles that a device computes, or has computed."""
+
+    start: int
+    stop: int
+    outputs: Future[Outputs]
+
+
 class _Group:
     """The finished and the remaining batches of one K and one mechanism."""
 
     def __init__(self, run: _Run, mechanism: str | None, num_categories: int) -> None:
-        self.study, self.seed, mesh, batch_size, self.memory, checkpoint, pool = run
+        self.study, self.seed, mesh, batch_size, self.memory, checkpoint, pool, self.device = run
         self.mesh, self.checkpoint = mesh, checkpoint
         self.platform = mesh.devices.flat[0].platform
         self.tile = tile_of(self.study, num_categories, self.platform, mechanism)
@@ -162,7 +185,8 @@ class _Group:
         self.name = name_of_group(num_categories, mechanism)
         found = on_first(lambda: {} if checkpoint is None else checkpoint.load(self.name, self._shapes))
         self.known = shared(found or {})
-        self.next = 0
+        self.next = self.begun = 0
+        """The first tiles that are not finished, and not begun."""
         self._use_known()
         share = -(-self.shape.num_tiles // mesh.size)
         self.batch = min(share, max(1, _BATCH // self.tile.cells) if batch_size is None else batch_size)
@@ -172,8 +196,9 @@ class _Group:
         self.compiled: Future | None = None
 
     @property
-    def finished(self) -> bool:
-        return self.next >= self.shape.num_tiles
+    def has_batches(self) -> bool:
+        """Whether there are any to begin."""
+        return self.begun < self.shape.num_tiles
 
     @property
     def done(self) -> int:
@@ -196,6 +221,8 @@ class _Group:
         while self.next in self.known:
             self.parts.append(self.known[self.next])
             self.next = self.parts[-1].stop
+        while self.begun in self.known:
+            self.begun = self.known[self.begun].stop
 
     def _sharding(self, *axes):
         return NamedSharding(self.mesh, PartitionSpec(*axes))
@@ -207,7 +234,7 @@ class _Group:
             work //= UNOPTIMIZED_TILES
         else:
             work = self.total
-        if not self.finished:
+        if self.has_batches:
             self.compiled = self.pool.submit(self._compile, work)
 
     def _compile(self, work):
@@ -221,17 +248,15 @@ class _Group:
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
         )
         with _locks[known]:  # the groups of a program for all K wait for the first one
-            compiled, _ = _programs.get(known, (None, None))
+            compiled, on_each, _ = _programs.get(known, (None, 0, None))
             if compiled is None:
                 function = tile.program(self.tile.function(), self.mesh)
                 devices = list(self.mesh.devices.flat)
                 compiled = programs.compiled(self.tile.kept_identity(), function, arguments, work, devices)
                 if len(_programs) >= _MAX_PROGRAMS:
                     _programs.pop(next(iter(_programs)), None)
-                _programs[known] = compiled, study  # keeps the functions, whose ids are part of the key
-        analysis = compiled.memory_analysis()  # None on some platforms
-        on_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(compiled.out_info)) // self.mesh.size
-        on_each += analysis.temp_size_in_bytes if analysis is not None else 0
+                on_each = self._needed(compiled)
+                _programs[known] = compiled, on_each, study  # keeps the functions, whose ids are part of the key
         needed = on_each * len(self.mesh.local_devices)
         results = _size_of_results(study)
         if results + needed > self.memory:
@@ -245,6 +270,12 @@ class _Group:
                 value=self.memory,
             )
         return compiled
+
+    def _needed(self, compiled):
+        """Bytes of a batch on each device: its results, those of the one before, and what it takes beside."""
+        analysis = compiled.memory_analysis()  # None on some platforms
+        results = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(compiled.out_info)) // self.mesh.size
+        return results * (1 + _ahead(self.mesh)) + (0 if analysis is None else analysis.temp_size_in_bytes)
 
     def _put(self, array, sharding):
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
@@ -265,18 +296,27 @@ class _Group:
             jax.tree.map(lambda array: self._put(array, split), inputs),
         )
 
-    def advance(self) -> None:
-        """Computes and saves one batch."""
-        if self.compiled is None:
-            return
-        compiled = self.compiled.result()
-        stop = min(self.next + self.batch * self.mesh.size, self.shape.num_tiles)
-        stop = min([stop, *(start for start in self.known if start > self.next)])
-        outputs = gathered(compiled(*self._arguments(self.next, stop)))
-        computed = (np.arange(self.length) < self._shares(stop - self.next)[:, None]).ravel()
-        outputs = self.tile.outputs(jax.tree.map(lambda array: np.asarray(array)[computed], outputs))
+    def begin(self) -> _Batch:
+        """Begins to compute the next batch."""
+        assert self.compiled is not None
+        start = self.begun
+        self.begun = min(
+            start + self.batch * self.mesh.size, self.shape.num_tiles, *(at for at in self.known if at > start)
+        )
+        # In a thread: programs with loops whose turns depend on data return when they end, not when they begin.
+        outputs = self.device.submit(self.compiled.result(), *self._arguments(start, self.begun))
+        batch = _Batch(start, self.begun, outputs)
+        self._use_known()
+        return batch
+
+    def finish(self, batch: _Batch) -> None:
+        """Waits for a batch, the first one that is not finished, and saves it."""
+        start, stop, outputs = batch
+        computed = (np.arange(self.length) < self._shares(stop - start)[:, None]).ravel()
+        arrays = gathered(outputs.result())
+        outputs = self.tile.outputs(jax.tree.map(lambda array: np.asarray(array)[computed], arrays))
         self._check_finite(outputs)
-        part = self._part(self.next, stop, outputs)
+        part = self._part(start, stop, outputs)
         checkpoint = self.checkpoint
         on_first(lambda: None if checkpoint is None else checkpoint.save(self.name, part))
         self.parts.append(part)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import FLOAT
+from cases import FLOAT, elsewhere
 from layout import laid
 
 from rrjax.numerics.rows import WIDTH, Rows
@@ -13,10 +13,17 @@ HEIGHT = 48
 SIZES = [(1, 1), (5, 48), (128, 7), (129, 24), (500, 10), (6144, 1)]
 
 
-@jax.jit
 def reduced(length, number, whole, real):
     rows = Rows(HEIGHT, length, number)
     return rows.count(whole, whole * 2), rows.sum(real, -real), rows.max(whole, real.astype(whole.dtype))
+
+
+def roots(length, number, values):
+    return Rows(HEIGHT, length, number).each(lambda each: jnp.sqrt(each) + 1, values)
+
+
+HERE, ELSEWHERE = ([jax.jit(way(each)) for each in (reduced, roots)] for way in (lambda f: f, elsewhere))
+"""As compiled for this platform, and for an accelerator."""
 
 
 @pytest.mark.parametrize(("length", "number"), SIZES)
@@ -25,18 +32,28 @@ def test_sums_and_largest_numbers_are_those_of_each_vector(length, number):
     rng = np.random.default_rng(length)
     whole = rng.integers(0, 1000, (number, length)).astype(np.int32)
     real = rng.random((number, length)).astype(FLOAT)
-    counts, sums, most = reduced(jnp.int32(length), jnp.int32(number), laid(HEIGHT, whole), laid(HEIGHT, real))
+    given = jnp.int32(length), jnp.int32(number), laid(HEIGHT, whole), laid(HEIGHT, real)
 
     def check(found, expected, rtol=0.0):
         np.testing.assert_allclose(found[:number], expected, rtol=rtol)
         assert not np.asarray(found[number:]).any()
 
-    check(counts[0], whole.sum(1))
-    check(counts[1], 2 * whole.sum(1))
-    for found, sign in zip(sums, (1, -1), strict=True):
-        check(found, sign * real.sum(1, dtype=np.float64), 8 * np.finfo(FLOAT).eps)
-    check(most[0], whole.max(1))
-    assert not np.asarray(most[1]).any()
+    for way, _ in (HERE, ELSEWHERE):
+        counts, sums, most = way(*given)
+        check(counts[0], whole.sum(1))
+        check(counts[1], 2 * whole.sum(1))
+        for found, sign in zip(sums, (1, -1), strict=True):
+            check(found, sign * real.sum(1, dtype=np.float64), 8 * np.finfo(FLOAT).eps)
+        check(most[0], whole.max(1))
+        assert not np.asarray(most[1]).any()
+
+
+@pytest.mark.parametrize("number", [1, 24, 48])
+def test_a_function_of_each_vector(number):
+    values = np.arange(HEIGHT).astype(FLOAT)
+    for _, each in (HERE, ELSEWHERE):
+        found = each(jnp.int32(5), jnp.int32(number), values)
+        np.testing.assert_allclose(found[:number], np.sqrt(values[:number]) + 1, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("length", "number"), SIZES)

@@ -1,8 +1,9 @@
 """One program for all numbers of categories, and the same collections for functions that need one for each."""
 
+import jax
 import numpy as np
 import pytest
-from cases import X64
+from cases import X64, elsewhere
 
 import rrjax
 from rrjax.data.errors import StudyError
@@ -51,6 +52,23 @@ def test_other_functions_see_the_same_collections(estimand, programs):
         expected = apart[name].sel(estimator=ALL)
         np.testing.assert_allclose(together[name], expected, rtol=1e-9 if X64 else 2e-4, atol=1e-10)
     np.testing.assert_array_equal(apart.mse_seeds.sel(estimator="own"), apart.mse_seeds.sel(estimator="mle_star"))
+
+
+@pytest.mark.long  # two programs
+def test_an_accelerator_has_the_same_collections_and_results(monkeypatch):
+    # N on both sides of rounds and of rates that are drawn by rejection; the last tile of 12 seeds in twos is not full.
+    given = study(num_users=[60, 5000, 10**6], num_categories=[5, 150, 1000])
+    monkeypatch.setattr(tile, "_CELLS_ELSEWHERE", 2**18)
+    tiles = [runner.tile_of(given, size, "gpu", None) for size in given.num_categories]
+    ways = [jax.jit(way(tiles[0].function())) for way in (lambda function: function, elsewhere)]
+    for each in tiles:
+        inputs = jax.tree.map(lambda array: array[0], each.inputs(3, np.array([each.shape.num_tiles - 1])))
+        here, there = (way(each.tables(), inputs) for way in ways)
+        np.testing.assert_array_equal(here.finite, there.finite)
+        # The same but for roundings of shares: XLA orders and fuses operations otherwise.
+        np.testing.assert_allclose(here.measures, there.measures, rtol=1e-5, atol=1e-15 if X64 else 2e-7)
+        used = slice(len(given.configurations(each.shape.num_categories)) * -(-each.shape.num_categories // 128))
+        np.testing.assert_allclose(here.errors[:, used], there.errors[:, used], rtol=1e-5, atol=1e-6)
 
 
 def of_rows(given):

@@ -7,7 +7,6 @@ turn; whether a block needs code for large rates depends on its rows, and what i
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -26,7 +25,7 @@ from rrjax.simulate.sampling.streams import Stream
 BLOCK = 64
 """Rows that are drawn together on a CPU."""
 LANES = 8192
-"""Trials that are drawn one by one together."""
+"""Trials that are drawn one by one together on a CPU."""
 TOGETHER = 32
 """Collections that these are of, at most."""
 TRIALS_PER_CELL = 1
@@ -102,11 +101,10 @@ def collect_in_rows(
 
     `rows.length` is K. `most` collections are there at most, if it is less than `TOGETHER`.
     """
-    there = jnp.arange(rows.height, dtype=jnp.int32) < rows.number
-    number = jnp.where(there, users.number, 0)
+    number = jnp.where(rows.there, users.number, 0)
     limit = TRIALS_PER_CELL * WIDTH * rows.parts
     shares = laws.in_rows(rows, users.law)
-    draw_blocks = _blocks(rows, shares, users.stream)
+    draw_cells = _rounds(rows, shares, users.stream)
     dtype = shares.dtype
     each = reciprocal(rows.length.astype(dtype))
 
@@ -124,7 +122,7 @@ def collect_in_rows(
         pool = wait + dropped
         following = jnp.where(active, _below(pool, pool + dropped), 0)
         means = jnp.stack([users.keep * mean, dropped, following * each])
-        drawn = draw_blocks(turn, jnp.where(there, means, 0))
+        drawn = draw_cells(turn, jnp.where(rows.there, means, 0))
         kept, gone, others = rows.count(*drawn)
         total = kept + gone
         # A round is kept if it fits; a sum past the largest integer is negative.
@@ -148,13 +146,20 @@ def _below(number, variance):
     return jnp.maximum(number - DEVIATIONS * jnp.sqrt(variance), 0)
 
 
-def _blocks(rows, shares, stream):
+def _rounds(rows, shares, stream):
     """The function of a turn and of means `[3, R]` that draws the cells of those who keep, drop and follow."""
     first, second = (looked_up(each, rows.vector) for each in stream)
 
-    def draw(turn, means, size):
-        factors = looked_up(means.reshape(-1), jnp.arange(3, dtype=jnp.int32)[:, None] * rows.height + rows.vector)
+    def site_of(turn, kind):
+        return (turn * 3 + kind) << SITE_BITS
+
+    def factors_of(means):
+        return looked_up(means.reshape(-1), jnp.arange(3, dtype=jnp.int32)[:, None] * rows.height + rows.vector)
+
+    def in_blocks(turn, means):
+        size = min(BLOCK, rows.height)
         blocks = (rows.parts * rows.number + size - 1) // size
+        factors = factors_of(means)
 
         def draw_block(index, drawn):
             kind, start = index // blocks, index % blocks * size
@@ -165,14 +170,17 @@ def _blocks(rows, shares, stream):
             law = jnp.where(kind < 2, part(shares), part(rows.used).astype(shares.dtype))
             rate = part(lax.dynamic_index_in_dim(factors, kind, keepdims=False))[:, None] * law
             own = Stream(*(part(each)[:, None] for each in (first, second)))
-            values = poisson_of_lanes(own, part(rows.places), (turn * 3 + kind) << SITE_BITS, rate)
+            values = poisson_of_lanes(own, part(rows.places), site_of(turn, kind), rate)
             return lax.dynamic_update_slice(drawn, values[None], (kind, start, jnp.int32(0)))
 
         return repeat(3 * blocks, draw_block, jnp.zeros((3, *shares.shape), jnp.int32))
 
-    return lambda *given: by_platform(
-        *given, cpu=partial(draw, size=min(BLOCK, rows.height)), elsewhere=partial(draw, size=rows.height)
-    )
+    def at_once(turn, means):
+        rates = factors_of(means)[:, :, None] * jnp.stack([shares, shares, rows.used.astype(shares.dtype)])
+        sites = site_of(turn, jnp.arange(3, dtype=jnp.int32)[:, None, None])
+        return poisson_of_lanes(Stream(first[:, None], second[:, None]), rows.places, sites, rates)
+
+    return lambda *given: by_platform(*given, cpu=in_blocks, elsewhere=at_once)
 
 
 def _one_by_one(rows, laws, users, left, behind, found, collections):
@@ -183,44 +191,51 @@ def _one_by_one(rows, laws, users, left, behind, found, collections):
     rare = jnp.minimum(users.keep, users.drop)
     threshold = jnp.round(rare * 2.0**32).astype(jnp.uint32)
     values = (*users.stream, users.law, left, number, threshold, users.keep <= users.drop)
-    padded = [jnp.pad(each, (0, collections)) for each in values]
     end, size, some = rows.height * WIDTH, rows.length.astype(jnp.uint32), rows.number > 0
 
-    def draw_collections(index, found):
-        start = index * collections
-        here = [lax.dynamic_slice_in_dim(each, start, collections)[:, None] for each in padded]
+    def draw(here, vector, place, flat):
+        """Adds the trials of these numbers to the flattened counts; `here` are the values of their vectors."""
         first, second, law, left, number, threshold, keeps_rarely = here
-        stream, vector = Stream(first, second), (start + jnp.arange(collections, dtype=jnp.int32))[:, None]
+        stream, site = Stream(first, second), 1 << 30  # beyond those of the rounds
 
-        def draw_trials(turn, found):
-            place = turn * trials + jnp.arange(trials, dtype=jnp.int32)
-            site = 1 << 30  # beyond those of the rounds
+        def words():
+            for_value, for_keeping = stream.pair(place, site)
+            cell, part = product(for_value, size)
+            return law * WIDTH + cell.astype(jnp.int32), cell.astype(jnp.int32), part, for_keeping
 
-            def words():
-                for_value, for_keeping = stream.pair(place, site)
-                cell, part = product(for_value, size)
-                return law * WIDTH + cell.astype(jnp.int32), cell.astype(jnp.int32), part, for_keeping
+        index, cell, part, for_keeping = apart(some, words)
+        own, other = apart(some, lambda: [looked_up(jnp.asarray(each), index) for each in laws[1:]])
 
-            index, cell, part, for_keeping = apart(some, words)
-            own, other = apart(some, lambda: [looked_up(jnp.asarray(each), index) for each in laws[1:]])
+        def cells():
+            value = jnp.where(part < own, cell, other)
+            keeps = (for_keeping < threshold) == keeps_rarely
+            uniform = scaled_word(stream.pair(place, site + 1)[0], size).astype(jnp.int32)
+            report = jnp.where(keeps & (place < left), value, uniform)
+            put = jnp.where(place < left, rows.cell(vector, value), end)
+            return put, jnp.where(place < number, rows.cell(vector, report), end)
 
-            def cells():
-                value = jnp.where(part < own, cell, other)
-                keeps = (for_keeping < threshold) == keeps_rarely
-                uniform = scaled_word(stream.pair(place, site + 1)[0], size).astype(jnp.int32)
-                report = jnp.where(keeps & (place < left), value, uniform)
-                put = jnp.where(place < left, rows.cell(vector, value), end)
-                return put, jnp.where(place < number, rows.cell(vector, report), end)
+        wanted = apart(some, cells)
+        return tuple(all_.at[cell.ravel()].add(1, mode="drop") for all_, cell in zip(flat, wanted, strict=True))
 
-            wanted = apart(some, cells)
-            return tuple(
-                flat.at[cell.ravel()].add(1, mode="promise_in_bounds") for flat, cell in zip(found, wanted, strict=True)
-            )
+    def in_turns(*flat):
+        padded = [jnp.pad(each, (0, collections)) for each in values]
 
-        return repeat((jnp.max(number) + trials - 1) // trials, draw_trials, found)
+        def draw_collections(index, flat):
+            start = index * collections
+            here = [lax.dynamic_slice_in_dim(each, start, collections)[:, None] for each in padded]
+            vector = (start + jnp.arange(collections, dtype=jnp.int32))[:, None]
 
-    # A cell more, for what is not wanted.
-    flat = tuple(jnp.pad(each.ravel(), (0, 1)) for each in found)
-    flat = repeat((rows.number + collections - 1) // collections, draw_collections, flat)
-    true_counts, counts = (each[:end].reshape(rows.height, WIDTH) for each in flat)
+            def draw_trials(turn, flat):
+                return draw(here, vector, turn * trials + jnp.arange(trials, dtype=jnp.int32), flat)
+
+            return repeat((jnp.max(number) + trials - 1) // trials, draw_trials, flat)
+
+        return repeat((rows.number + collections - 1) // collections, draw_collections, flat)
+
+    def at_once(*flat):
+        # No collection has more trials than cells.
+        return draw([rows.spread(each) for each in values], rows.vector[:, None], rows.places, flat)
+
+    flat = by_platform(*(each.ravel() for each in found), cpu=in_turns, elsewhere=at_once)
+    true_counts, counts = (each.reshape(rows.height, WIDTH) for each in flat)
     return true_counts, counts

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
-from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.sharding import aligned, if_needed, looked_up
 from rrjax.numerics.special import deviance, stirling_error
 from rrjax.simulate.sampling.rejection import MIN_EXPECTATION, Law, in_blocks, reject
 from rrjax.simulate.sampling.streams import TERMS, Stream, count_tails
@@ -138,14 +138,13 @@ def poisson(
 
 
 def poisson_of_lanes(
-    stream: Stream, places: Int[Array, "*n"], site: int | Int[Array, ""], rate: Float[Array, "*n"]
+    stream: Stream, places: Int[Array, "*#n"], site: int | Int[Array, "*#n"], rate: Float[Array, "*n"]
 ) -> Int[Array, "*n"]:
-    """Draws int32 from Poisson laws with any rates, of any shape, to which the stream is broadcast. Not for `vmap`.
+    """Draws int32 from Poisson laws with any rates, of any shape, to which all else is broadcast. Not for `vmap`.
 
     A lane's value depends on its own stream, place and rate; the lanes together determine only which code runs.
     """
     stream, places, rate = aligned((stream, places, rate))
-    none = jnp.zeros_like(places)
     largest = jnp.max(rate)
     small = jnp.where(rate < LARGE_RATE, rate, 0)
     smaller = jnp.max(small)
@@ -161,7 +160,7 @@ def poisson_of_lanes(
         large = jnp.where(rate >= LARGE_RATE, rate, 0)
         return _poisson_by_rejection(stream, site + 2, places, large, jnp.int32)
 
-    return drawn + lax.cond(largest >= LARGE_RATE, by_rejection, lambda: none)
+    return drawn + if_needed(largest >= LARGE_RATE, by_rejection)
 
 
 def _poisson_of_rest(words, rate, largest):
@@ -199,11 +198,10 @@ class Tables(NamedTuple):
 def apart(needed: Bool[Array, ""], compute: Callable[[], T]) -> T:
     """What `compute` returns, in memory before it is used; zeros if it is not needed.
 
-    XLA computes anew, in every loop that uses them, what it can fuse with it; and loops that look up are not vectorized
-    on a CPU, with all that they compute. It fuses nothing across a branch.
+    On a CPU XLA computes anew, in every loop that uses them, what it can fuse with it; and loops that look up are not
+    vectorized there, with all that they compute. It fuses nothing across a branch.
     """
-    zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(compute))  # with the same sharding
-    return lax.cond(needed, compute, lambda: zeros)
+    return if_needed(needed, compute)
 
 
 EIGHTHS = Tables(1 / 8, 0, 128, 6)

@@ -67,7 +67,7 @@ def _weights(z, law, masses):
 
 def reject(
     stream: Stream,
-    site: int | Int[Array, ""],
+    site: int | Int[Array, "*#n"],
     places: UInt[Array, " n"] | Int[Array, " n"],
     wanted: Bool[Array, " n"],
     law: Law,
