@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import Connection, connect, explaining, file_list, identifier, some
+from rrjax.io.database import Connection, connect, explaining, identifier, parquet, some
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.source import Source
@@ -195,7 +195,7 @@ def read_reports(source: Source, metadata: Metadata, set_size: int | None = None
 def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tuple[Connection, str, str]]:
     """An open connection, with the column of coded reports and its table, in SQL."""
     files = source.files()
-    table = f"read_parquet({file_list(files)})"
+    table = parquet(files)
     with connect() as connection, explaining(files):
         described = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
         kind = {name: kind for name, kind, *_ in described}.get(metadata.column)

@@ -169,6 +169,15 @@ def file_list(files: Sequence[str]) -> str:
     return "[" + ", ".join(literal(file) for file in escaped) + "]"
 
 
+def parquet(files: Sequence[str], *options: str) -> str:
+    """The rows of Parquet files in SQL.
+
+    By itself DuckDB takes a folder called `answer=3` for a partition: column `answer` is then 3 in all rows of its
+    files, whatever they hold.
+    """
+    return f"read_parquet({', '.join([file_list(files), 'hive_partitioning=false', *options])})"
+
+
 @contextmanager
 def opened(file: str) -> Iterator[IO[str]]:
     """An open text file, compressed or not; errors become a `DataError`."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import connect, declare_spelling, explaining, file_list, literal, parquet_record, user_name
+from rrjax.io.database import connect, declare_spelling, explaining, literal, parquet, parquet_record, user_name
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord
 from rrjax.io.write import replacing
@@ -212,8 +212,7 @@ class MemoFile:
                     )
             declare_spelling(connection)
             user = user_name("text", '"user"')
-            table = f"read_parquet({file_list([file])})"
-            rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {table}').fetchnumpy()
+            rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {parquet([file])}').fetchnumpy()
         answers = np.asarray(rows["answer"])
         if answers.dtype == object:
             size = self.head["num_categories"]

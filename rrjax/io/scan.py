@@ -11,13 +11,27 @@ from itertools import groupby
 from typing import Any
 
 from rrjax.data.errors import DataError, option
-from rrjax.io.database import Connection, Kind, connect, explaining, file_list, identifier, literal, opened, some, text
+from rrjax.io.database import (
+    Connection,
+    Kind,
+    connect,
+    explaining,
+    file_list,
+    identifier,
+    literal,
+    opened,
+    parquet,
+    some,
+    text,
+)
 from rrjax.io.source import Format, Source
 
 Filter = tuple[str, str, float]
 """A column, a comparison, and the number to compare with."""
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
+# As in `database.parquet`, no reader takes columns from the names of folders.
+_JSON = "format='auto', records=true, hive_partitioning=false"
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _FLOATS = ("FLOAT", "DOUBLE")
 
@@ -267,7 +281,7 @@ def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, h
     sql = (
         f"SELECT row_number() OVER () AS row, * FROM read_csv({file_list(files)}, "
         f"columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
-        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true)"
+        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, hive_partitioning=false)"
     )
     return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text") for index, name in enumerate(names)])
 
@@ -326,7 +340,7 @@ def _first_record(file: str, delimiter: str) -> list[str]:
 
 
 def _schema(connection: Connection, file: str) -> list[tuple[str, str]]:
-    query = f"DESCRIBE SELECT * FROM read_parquet({file_list([file])}, binary_as_string=true)"
+    query = f"DESCRIBE SELECT * FROM {parquet([file], 'binary_as_string=true')}"
     return [(name, type_name) for name, type_name, *_ in connection.execute(query).fetchall()]
 
 
@@ -343,8 +357,7 @@ def _parquet(files: tuple[str, ...], schema: list[tuple[str, str]]) -> _Relation
             columns.append((name, f"c{index}", "nested"))
         else:
             columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text"))
-    read = f"read_parquet({file_list(files)}, binary_as_string=true)"
-    return _Relation(files, _renamed((name for name, _ in schema), read), columns)
+    return _Relation(files, _renamed((name for name, _ in schema), parquet(files, "binary_as_string=true")), columns)
 
 
 def _is_nested(type_name: str) -> bool:
@@ -359,7 +372,7 @@ def _renamed(names: Iterable[str], read: str) -> str:
 
 def _json_lines(connection: Connection, files: tuple[str, ...], column: str | None) -> _Relation:
     def types_in(sample: str) -> dict[str, str]:
-        options = f"format='auto', records=true, maximum_depth=2, union_by_name=true{sample}"
+        options = f"{_JSON}, maximum_depth=2, union_by_name=true{sample}"
         found = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
         return {row[0]: row[1] for row in found}
 
@@ -367,7 +380,7 @@ def _json_lines(connection: Connection, files: tuple[str, ...], column: str | No
     if column is not None and column not in names:
         names = types_in(", sample_size=-1")
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    read = f"read_json({file_list(files)}, format='auto', records=true, columns={{{types}}})"
+    read = f"read_json({file_list(files)}, {_JSON}, columns={{{types}}})"
     columns: list[tuple[str, str, Kind]] = [
         (name, _trimmed(f"c{index}"), "nested" if _is_nested(type_name) else "text")
         for index, (name, type_name) in enumerate(names.items())
@@ -383,7 +396,7 @@ def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
     lines = (
         f"SELECT row_number() OVER () AS row, trim({line}, {_BLANKS}) AS line "
         f"FROM read_csv({file_list(files)}, columns={{'line': 'VARCHAR'}}, "
-        "auto_detect=false, header=false, delim=E'\\x1f', quote='', escape='')"
+        "auto_detect=false, header=false, delim=E'\\x1f', quote='', escape='', hive_partitioning=false)"
     )
     if source.items == "first":
         sql = f"SELECT row, trim(split_part(line, {delimiter}, 1), {_BLANKS}) AS item FROM ({lines})"

@@ -15,7 +15,7 @@ from glob import glob, has_magic
 from typing import Any, Literal, TypeAlias
 
 from rrjax.data.errors import DataError, option
-from rrjax.io.database import Connection, connect, explaining, file_list, parquet_record
+from rrjax.io.database import Connection, connect, explaining, file_list, parquet, parquet_record
 from rrjax.io.domain import BLANKS
 from rrjax.io.metadata import KEY, Metadata, metadata_of
 
@@ -347,7 +347,7 @@ def _shape(connection: Connection, file: str) -> tuple[Any, ...]:
 
     try:
         rows = connection.execute(f"SELECT num_rows FROM parquet_file_metadata({file_list([file])})").fetchall()
-        columns = connection.execute(f"SELECT * FROM read_parquet({file_list([file])}) LIMIT 0").description
+        columns = connection.execute(f"SELECT * FROM {parquet([file])} LIMIT 0").description
         record = parquet_record(connection, file, KEY)  # of files that disagree the message is another one
     except duckdb.Error:
         return (file,)
@@ -358,7 +358,7 @@ def _cells(connection: Connection, file: str, where: str = "true") -> Any:
     """A digest of the cells of rows of a Parquet file, and of their places, whatever the types; its name if damaged."""
     import duckdb
 
-    read = f"read_parquet({file_list([file])}, binary_as_string=true, file_row_number=true) AS line WHERE {where}"
+    read = f"{parquet([file], 'binary_as_string=true', 'file_row_number=true')} AS line WHERE {where}"
     try:
         return connection.execute(f"SELECT bit_xor(hash(CAST(line AS VARCHAR))) FROM {read}").fetchall()[0][0]
     except duckdb.Error:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rrjax.data.errors import DataError
 from rrjax.io.codings import CODINGS, count_numbers, no_report, read_bits, read_hashes
-from rrjax.io.database import connect, explaining, file_list, literal, parquet_record
+from rrjax.io.database import connect, explaining, literal, parquet, parquet_record
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import TALLY_KEY, Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
@@ -312,7 +312,7 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
         text = parquet_record(connection, file, TALLY_KEY)
         if text is None:
             raise DataError(f"{file} holds no tally. Reports are counted by read_tally.", file=file)
-        columns = connection.execute(f"SELECT label, support FROM read_parquet({file_list([file])})").fetchnumpy()
+        columns = connection.execute(f"SELECT label, support FROM {parquet([file])}").fetchnumpy()
     record = json.loads(text)
     domain = _domain_of_labels(columns["label"]) if record["labelled"] else None
     if domain is not None and domain.fingerprint != record["fingerprint"]:

@@ -462,3 +462,18 @@ def test_import_is_light():
     code = "import sys, rrjax.io; print('duckdb' in sys.modules, 'jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split()[0] == "False"
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl", "a.dat"])
+def test_names_of_folders_are_no_columns(tmp_path, name):
+    """DuckDB by itself reads 3 in every row of `answer`, or of its own name for a column, in such a folder."""
+    folder = tmp_path / "answer=3" / "c0=3" / "line=3"
+    folder.mkdir(parents=True)
+    form = {"a.parquet": "parquet", "a.csv": "csv", "a.jsonl": "json", "a.dat": "csv, HEADER false"}[name]
+    rows = "SELECT i % 4 AS answer FROM range(10) AS t(i)"
+    for place in (tmp_path / name, folder / name):
+        duckdb.execute(f"COPY ({rows}) TO '{place}' (FORMAT {form})")
+    assert count_reports(Source(folder / name), "0:3").counts.tolist() == [3, 3, 2, 2]
+    assert np.bincount(read_values(Source(folder / name), "0:3").indices).tolist() == [3, 3, 2, 2]
+    with pytest.raises(DataError):  # they are copies
+        Source([tmp_path / name, folder / name]).files()
