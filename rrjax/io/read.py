@@ -15,6 +15,7 @@ from rrjax.io.database import (
     integer_of,
     is_integer_label,
     is_padded,
+    literal,
     position,
     text,
 )
@@ -22,7 +23,7 @@ from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.missing import has_no_answer, is_named, number_of
-from rrjax.io.scan import Filter, Scan, scan, scanning
+from rrjax.io.scan import Filter, Scan, check_header, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
@@ -152,6 +153,7 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
         metadata.check(chosen.files[0], domain=domain)
     known = domain if metadata is None else metadata.domain
     if known is not None:
+        check_header(chosen, known.has)
         check_missing(chosen, known.has, numbers=known.is_range)
     return known, domain is None if metadata is None else metadata.domain_from_data
 
@@ -237,6 +239,9 @@ def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
     groups = (
         f"SELECT {text(chosen.kind)} AS label, CAST(sum(amount) AS BIGINT) AS amount "
         f"FROM tally WHERE NOT {is_none} GROUP BY label"
+    )
+    check_header(
+        chosen, lambda name: chosen.scalar(f"SELECT coalesce(bool_or(label = {literal(name)}), false) FROM ({groups})")
     )
     numeric = chosen.scalar(f"SELECT bool_and({is_integer_label('label')}) FROM ({groups})")
     order = "CAST(label AS BIGINT), label" if numeric else "label"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -145,6 +145,22 @@ def selected(connection: Connection, source: Source, columns: Sequence[str]) -> 
     )
 
 
+def check_header(chosen: Scan, is_answer: Callable[[str], bool]) -> None:
+    """Refuses a header that nobody asked for and that is an answer: its line is probably the first row of the data."""
+    source = chosen.source
+    asked = source.header is not None or source.column is not None
+    if asked or source.file_format() not in ("csv", "tsv") or not is_answer(chosen.column):
+        return
+    file = chosen.files[0]
+    raise DataError.at(
+        file,
+        "is the first line a header? It holds an answer. If it names the columns say so "
+        f"({option('header=True', '--header')}), if it is data say that ({option('header=False', '--no-header')}).",
+        row=1,
+        argument="header",
+    )
+
+
 def column_names(source: Source) -> list[str]:
     """The column names of the first file of a source."""
     with connect() as connection, explaining(source.files()):
@@ -185,13 +201,8 @@ class _Relation:
         similar = [] if self.unsure else get_close_matches(name, names, n=1)
         message = f"there is no column {name!r}" + (f"; did you mean {similar[0]!r}?" if similar else ".")
         # A number as a name means a file without header: its first line is confidential.
-        if self.differs:
+        if self.unsure:
             message += self.hidden
-        elif self.unsure:
-            message += (
-                f" Its first line was taken for the names of {len(names)} columns. If it is, see them with "
-                f"{option('header=True', '--header')}; if it is data, say so ({option('header=False', '--no-header')})."
-            )
         elif not name.isdigit() or "1" in names:
             message += f" Its columns: {_listing(names)}."
         else:
@@ -201,6 +212,11 @@ class _Relation:
     @property
     def hidden(self) -> str:
         """What is said instead of names that may be data."""
+        if not self.differs:
+            return (
+                f" Its first line was taken for the names of {len(self.columns)} columns. If it is, see them with "
+                f"{option('header=True', '--header')}; if it is data, say so ({option('header=False', '--no-header')})."
+            )
         return (
             f" Its first line is not that of the other files. Is it a header? It is not repeated here, because it may "
             f"be data: {option('show_values=True', '--show-values')} shows it."
@@ -238,7 +254,7 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
             column=counts_column,
         )
     message = f"has {len(names)} columns; say which one to read ({option('column')})"
-    message += "." + relation.hidden if relation.differs else f": {_listing(names)}."
+    message += "." + relation.hidden if relation.unsure else f": {_listing(names)}."
     raise DataError(f"{relation.files[0]} {message}", file=relation.files[0], argument="column")
 
 

@@ -477,3 +477,28 @@ def test_names_of_folders_are_no_columns(tmp_path, name):
     assert np.bincount(read_values(Source(folder / name), "0:3").indices).tolist() == [3, 3, 2, 2]
     with pytest.raises(DataError):  # they are copies
         Source([tmp_path / name, folder / name]).files()
+
+
+@pytest.mark.parametrize("domain", ["labels", None])
+@pytest.mark.parametrize("read", [count_reports, read_values])
+def test_an_answer_is_no_header(tmp_path, read, domain):
+    """A first line without a name would be a row fewer, and a true value in all that is said and written."""
+    path = tmp_path / "a.csv"
+    path.write_text("ill\nwell\nill\nwell\n")
+    domain = domain and ["ill", "well"]
+    message = refused(lambda: read(Source(path), domain), path, row=1, argument="header")
+    assert "ill" not in message.split(str(path))[1].split()
+    for more in ({"header": True}, {"column": "ill"}):  # as said
+        source = Source(path, **more)
+        assert count_reports(source, domain).counts.tolist() == [1, 2]
+    assert count_reports(Source(path, header=False), domain).counts.tolist() == [2, 2]
+    path.write_text("state\nwell\nill\nwell\n")
+    assert count_reports(Source(path), domain).counts.tolist() == [1, 2]
+
+
+def test_a_first_line_of_values_is_not_repeated(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("ill,Anna\nwell,Bob\n")
+    message = refused(lambda: read_values(Source(path), ["ill", "well"]), path, argument="column")
+    assert "Anna" not in message
+    assert "Anna" in refused(lambda: count_reports(Source(path), ["ill", "well"]), path, argument="column")
