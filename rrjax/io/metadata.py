@@ -257,6 +257,13 @@ def metadata_of(connection: Connection, files: Sequence[str]) -> dict[str, Metad
     """The metadata common to Parquet files, by column of reports; empty if rrjax wrote none of them."""
     records = {file: parquet_record(connection, file, KEY) for file in files}
     texts = {file: text for file, text in records.items() if text is not None}
+    for file in records.keys() - texts.keys():
+        if parquet_record(connection, file, MEMO_KEY) is not None:
+            raise DataError(
+                f"{file} is the memo of a longitudinal collection: its permanent answers are a secret, and neither "
+                "values nor reports. Give the files of values, or of the reports of its rounds.",
+                file=file,
+            )
     if not texts:
         return {}
     first = next(iter(texts))

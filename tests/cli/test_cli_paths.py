@@ -266,3 +266,20 @@ def test_copies_among_collections_are_told(collected):
     assert "r.csvandagain.csv" in "".join(out.split())  # however the lines are broken
     assert collected("estimate", "r.csv", "again.csv", *READ[1:])[0] == 3
     assert collected.error.file == "again.csv"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("randomize", "memo.parquet", "--column", "answer", "--epsilon", 1, "--out", "new.parquet"),
+        ("estimate", "memo.parquet", "--column", "answer", "--epsilon", 1, "--domain", "0:3"),
+        ("estimate", "day.parquet", "memo.parquet"),
+        ("compare", *READ, "--truth", "memo.parquet", "--truth-column", "answer"),
+        ("regress", "memo.parquet", "--outcome", "answer", "--covariates", "key", "--epsilon", 1),
+        ("study", "data", "memo.parquet", "--column", "answer", "--seeds", 2),
+    ],
+)
+def test_a_memo_is_read_as_a_memo_only(collected, line):
+    assert collected(*line)[0] == 3
+    assert Path(collected.error.file).name == "memo.parquet"
+    assert not Path("new.parquet").exists()
