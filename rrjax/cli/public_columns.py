@@ -48,11 +48,17 @@ def parts_of(
         collection.check_counts("--weights")
     if collection.files.reading.counts is not None:
         raise UsageError("--by and --weights need a row for each report: leave out --counts", flag="--counts")
-    column, domain = collection.counted.column, collection.counted.domain
+    column, domain, source = collection.counted.column, collection.counted.domain, collection.files.source
     for flag, name in (("--by", by), ("--weights", weighted_by)):
         if name == column:
             raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one", flag=flag, value=name)
-    source = collection.files.source
+        if name in source.columns():  # by reports the shares of levels would look more alike than they are
+            raise UsageError(
+                f"{flag} {name!r} is randomized, too, and {flag} takes a public column: `rrjax estimate --joint` and "
+                "`rrjax regress` relate columns of reports",
+                flag=flag,
+                value=name,
+            )
     if weighted_by is None and by is not None and tallied:
         return _tallies_of(collection, _levels(source, by))
     if weighted_by is None and by is not None:

@@ -250,3 +250,19 @@ def test_joint_estimates_that_cannot_be(survey):
     ):
         assert survey("estimate", *line)[0] == 2, line
         assert survey.error.flag == flag, line
+
+
+@pytest.mark.parametrize("flag", ["--by", "--weights"])
+def test_another_randomized_column_is_not_public(survey, flag):
+    """By reports of `smokes` the shares of `drinks` would be alike for all who smoke and who do not."""
+    more = ["--apart", "--epsilon", 2, "--seed", 1, "--keep", "group", "--out", "s.parquet"]
+    table = io.read_values(io.Source("v.csv", column="coin"), "0:1").indices
+    io.write_table("u.csv", {"smokes": table, "coin": table[::-1], "group": table + 1})
+    line = ["randomize", "u.csv", "--column", "smokes", "--column", "coin", "--domain", "0:1", "--domain", "0:1", *more]
+    assert survey(*line)[0] == 0
+    ask = ["estimate", "s.parquet", "--column", "coin", "--mean", flag]
+    for name in ("smokes", "coin"):
+        assert survey(*ask, name)[0] == 2
+        assert blames(survey.error, flag)
+        assert survey.error.value == name
+    assert survey(*ask, "group")[0] == 0
