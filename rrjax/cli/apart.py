@@ -179,7 +179,7 @@ def make_apart(
     if keep:
         named = ", ".join(map(show.printable, keep))
         warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about the other columns.")
-    write_columns(out, made, kept=beside)
+    write_columns(out, made, kept=beside, check=files.check_unchanged)  # columns were read one after the other
     numbers = [int((reports >= 0).sum()) for reports, _ in made]
     return [metadata for _, metadata in made], numbers, num_users, warnings
 

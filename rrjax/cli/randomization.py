@@ -146,7 +146,8 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
     record = MechanismRecord(name, client.parameters)
     metadata = metadata_of(values, record, effective, seed, columns=columns, range=bins)
     reports = np.concatenate(reports)
-    io.write_reports(out, reports, metadata, kept=beside)
+    # Two columns, and those that are kept, were read one after the other.
+    io.write_reports(out, reports, metadata, kept=beside, check=files.check_unchanged)
     return Randomized(metadata, len(reports), values.num_missing, warnings, keep)
 
 

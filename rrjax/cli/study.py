@@ -150,9 +150,16 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
             flag="--out",
             value=folder,
         )
+    made = page.exists() or any((folder / job.name / "checkpoint").is_dir() for job in jobs)
     for job in jobs:  # before any work
         for end in (".nc", ".parquet", "-differences.parquet"):
-            check_writable(folder / f"{job.name}{end}")
+            file = check_writable(folder / f"{job.name}{end}")
+            if file.exists() and not made:
+                raise UsageError(
+                    f"--out {folder}: there is a {file.name} already, and no study was made there; give another folder",
+                    flag="--out",
+                    value=folder,
+                )
     with progress_bar() as bar, show.lines("Computing …") as lines:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)

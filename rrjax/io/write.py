@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -46,6 +48,9 @@ Commit: TypeAlias = Callable[[Path, Path], None]
 """What is done between the writing of a temporary file, the first argument, and its move to the second."""
 REPORTS = ("reports", "simulated")
 """Kinds of files that new reports replace."""
+STALE_AFTER_SECONDS = 86_400.0
+"""Age from which on an unfinished file is not being written any more: its process was killed."""
+_ASIDE = re.compile(r"\.rrjax-[0-9a-f]{16}\.parquet")
 _AGAIN = "which cannot be made again without spending ε again"
 _KEPT = {
     "memo": "is a memo of permanent answers, which cannot be drawn again without spending ε∞ again",
@@ -140,6 +145,8 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
                 committed = True
             os.replace(aside, place)
         sync_folder(place.parent)
+        if over:
+            _sweep(place.parent)
     except OSError as error:
         raise _failure(path, error) from error
     except Exception as error:
@@ -150,6 +157,19 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
         if not committed:
             with contextlib.suppress(OSError):  # as of a folder that cannot be written, whose own error says more
                 aside.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Deletes unfinished reports and memos, which are secret, of processes that were killed.
+
+    Complete reports stay: they may be those of a round whose memo is to move them, from whatever folder.
+    """
+    with contextlib.suppress(OSError):  # of a folder that cannot be listed: the file that was asked for is written
+        for stray in folder.glob(".rrjax-*.parquet"):
+            with contextlib.suppress(OSError):  # another process deleted it
+                abandoned = time.time() - stray.stat().st_mtime > STALE_AFTER_SECONDS
+                if _ASIDE.fullmatch(stray.name) and abandoned and kind_of(stray) not in REPORTS:
+                    stray.unlink()
 
 
 @contextmanager
@@ -210,6 +230,7 @@ def write_reports(
     *,
     kept: Kept | None = None,
     commit: Commit | None = None,
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Writes reports with the metadata that estimates need.
 
@@ -221,6 +242,7 @@ def write_reports(
         kept: Columns to write with them, unchanged and unprotected, an `rrjax.io.write.Kept`.
         commit: Called with the complete temporary file and its destination before the move, which does not happen if it
             raises an error.
+        check: Called when all is written, before `commit`; after an error of it no file is left.
 
     Raises:
         Contradiction: The file is a memo or a tally.
@@ -241,10 +263,16 @@ def write_reports(
             query = _beside(connection, query, len(reports), kept)
         record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
         connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
+        if check is not None:
+            check()
 
 
 def write_columns(
-    path: str | PathLike[str], columns: Sequence[tuple[np.ndarray, Metadata]], *, kept: Kept | None = None
+    path: str | PathLike[str],
+    columns: Sequence[tuple[np.ndarray, Metadata]],
+    *,
+    kept: Kept | None = None,
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Writes several columns of labels that were randomized apart, a row for each user.
 
@@ -253,6 +281,7 @@ def write_columns(
         columns: For each column its reports, integers `[N]`, 0-based category numbers or −1 for a missing one, and its
             metadata.
         kept: As in `write_reports`.
+        check: As in `write_reports`.
 
     Raises:
         DataError: Another format, reports that are no categories, columns of different lengths or of one name, columns
@@ -281,6 +310,8 @@ def write_columns(
             query = _beside(connection, query, len(columns[0][0]), kept)
         options = f"{_FORMATS['.parquet']}, {_IN_PLACE}, {record}"
         connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({options})")
+        if check is not None:
+            check()
 
 
 def _beside(connection: Connection, query: str, number: int, kept: Kept) -> str:

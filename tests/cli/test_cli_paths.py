@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from rrjax import io
 from rrjax.cli.app import COMMANDS
 from rrjax.cli.paths import Paths, guarding
 from rrjax.data.errors import Contradiction
+from rrjax.io import write
 from rrjax.io.write import check_writable, creating, replacing
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -283,3 +285,52 @@ def test_a_memo_is_read_as_a_memo_only(collected, line):
     assert collected(*line)[0] == 3
     assert Path(collected.error.file).name == "memo.parquet"
     assert not Path("new.parquet").exists()
+
+
+@pytest.mark.parametrize("more", [("--keep", "id"), ("--column", "id"), ("--column", "id", "--apart")])
+def test_a_file_that_changes_between_two_columns_makes_no_reports(collected, monkeypatch, more):
+    """Rows that are sorted anew are as many as before, and belong to others."""
+    rows, connect = Path("day.csv").read_text().splitlines(), write.connect
+
+    def changed():
+        Path("day.csv").write_text("\n".join([rows[0], *rows[:0:-1]]) + "\n")
+        return connect()
+
+    line = [each for each in RANDOMIZE if each != "--force"]
+    with monkeypatch.context() as patched:
+        patched.setattr(write, "connect", changed)  # values were read by then
+        assert collected(*line, *more, "--out", "new.parquet")[0] == 3
+    assert collected.error.file == "day.csv"
+    assert not [*Path().glob("new.parquet"), *Path().glob(".rrjax-*")]
+
+
+def test_secret_files_of_killed_processes_are_deleted(collected):
+    old = time.time() - 2 * write.STALE_AFTER_SECONDS
+    strays = {f".rrjax-{place:016x}.parquet": file for place, file in enumerate(("memo", "day", "v"))}
+    for stray, file in strays.items():
+        shutil.copy(f"{file}.parquet", stray)
+        os.utime(stray, (old, old))
+    memo, day, other = strays
+    Path(other).write_bytes(b"PAR1 begun")
+    os.utime(other, (old, old))
+    shutil.copy("memo.parquet", ".rrjax-00000000000000ff.parquet")  # which may be written now
+    shutil.copy("memo.parquet", ".rrjax-mine.parquet")
+    os.utime(".rrjax-mine.parquet", (old, old))
+    assert collected(*RANDOMIZE, "--out", "new.parquet")[0] == 0
+    assert not Path(memo).exists()
+    assert not Path(other).exists()
+    # Complete reports may be those of a round, which its memo is to move.
+    kept = {day, ".rrjax-00000000000000ff.parquet", ".rrjax-mine.parquet"}
+    assert {each.name for each in Path().glob(".rrjax-*")} == kept
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["study.nc", "study.parquet", "study-differences.parquet"])
+def test_a_study_does_not_write_over_results_of_others(collected, name):
+    Path("mine").mkdir()
+    Path("mine", name).write_text("mine")
+    assert collected("study", "own.toml", "--out", "mine")[0] == 2
+    assert collected.error.flag == "--out"
+    assert Path("mine", name).read_text() == "mine"
+    Path("mine/study/checkpoint").mkdir(parents=True)  # of an earlier run there
+    assert collected("study", "own.toml", "--out", "mine")[0] == 0
