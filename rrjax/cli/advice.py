@@ -6,11 +6,11 @@ import numpy as np
 
 import rrjax
 from rrjax import inference
-from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.cli.estimates import Estimate, ShareIntervals, too_large
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
+from rrjax.reports import form
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
 """Headings of the columns if no estimator is named."""
@@ -30,8 +30,8 @@ def advice(collection: Collection, estimates: list[Estimate], headings: list[str
     closest, name = estimates[0], headings[0]
     size, noise = collection.num_categories, collection.standard_error
     because = (
-        f"the noise of a share is {show.percent(noise)} ({collection.mechanism.name}, ε = {collection.epsilon:.4g}) "
-        f"and an average share {show.percent(1 / size)} (K = {size:,})"
+        f"the noise of a share is {form.percent(noise)} ({collection.mechanism.name}, ε = {collection.epsilon:.4g}) "
+        f"and an average share {form.percent(1 / size)} (K = {size:,})"
     )
     if closest.undetermined:
         return f"Report this: the intervals, not an estimate, because {because}."
@@ -39,11 +39,11 @@ def advice(collection: Collection, estimates: list[Estimate], headings: list[str
         return f"Report this: {name}, because {because}; likeliest is not computed: {too_large(collection)}."
     apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
     if apart <= NO_DIFFERENCE * noise:
-        differ = f"differ by at most {show.percent(apart)}" if apart > ROUNDING else "agree"
+        differ = f"differ by at most {form.percent(apart)}" if apart > ROUNDING else "agree"
         return f"Report this: {name} or {headings[1]}, which {differ}; {because}."
     return (
         f"Report this: {name}, because {because}; {headings[1]} follows the noise, and differs by up to "
-        f"{show.percent(apart)}."
+        f"{form.percent(apart)}."
     )
 
 
@@ -56,13 +56,13 @@ def publication(collection: Collection, estimate: Estimate, intervals: ShareInte
     if not intervals.simultaneous:  # the largest was picked after looking
         found = inference.intervals(*collection.marginal, intervals.level, simultaneous="bonferroni")
         limits = np.asarray(found.lower), np.asarray(found.upper)
-    interval = show.between(limits[0][place], limits[1][place])
-    about = "an unknown share" if estimate.undetermined else show.share(estimate.theta[place])
+    interval = form.between(limits[0][place], limits[1][place])
+    about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
     note = "" if collection.design is None else f" ({collection.design.note})"
     users = f"{collection.num_reports:,} {'simulated ' if collection.simulated else ''}users"
     return (
-        f"{about} of these {users} have {show.printable(collection.labels[place])} as {collection.counted.column} "
-        f"({show.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
+        f"{about} of these {users} have {form.printable(collection.labels[place])} as {collection.counted.column} "
+        f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
         f"{collection.num_categories:,} categories; it holds for the population too, if the users are a random sample "
         f"of it). Each value was randomized by {collection.mechanism.name}{note} with ε = {collection.epsilon:.4g}; "
         f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."

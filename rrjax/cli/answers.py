@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rrjax.cli import show
 from rrjax.cli.options import listed_in
 from rrjax.data.errors import UsageError
 from rrjax.io.domain import Domain
@@ -10,6 +9,7 @@ from rrjax.mechanisms import Design
 from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
 from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import as_numbers
+from rrjax.reports import form
 
 MEANINGS = {
     "kuk": "the colour whose shares in the two decks are have and lack",
@@ -25,7 +25,7 @@ def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
     Raises:
         UsageError: A label that is none of them, or none was given and none means yes.
     """
-    labels = [show.printable(each) for each in domain.labels()]
+    labels = [form.printable(each) for each in domain.labels()]
     if label is not None:
         if label not in labels:
             listed = " and ".join(map(repr, labels))
@@ -55,7 +55,7 @@ def said(domain: Domain, yes: int | None) -> str:
     """Which answer is yes, and which is no, to follow a sentence; empty for None."""
     if yes is None:
         return ""
-    labels = [show.printable(each) for each in domain.labels()]
+    labels = [form.printable(each) for each in domain.labels()]
     return f"; yes: {labels[yes]}, no: {labels[1 - yes]}"
 
 
@@ -108,7 +108,7 @@ def _check_order(name: str, text: str, domain: Domain | None) -> None:
     if domain is None or place is None or len(numbers) != 2 or numbers[0] == numbers[1]:
         return
     if place == 1 or abs(numbers.sum() - 1) > SUM_TOLERANCE:
-        yes, no = (show.printable(domain.labels()[each]) for each in (place, 1 - place))
+        yes, no = (form.printable(domain.labels()[each]) for each in (place, 1 - place))
         first, second = (part.strip() for part in text.split(","))
         raise UsageError(
             f"--parameter {name}={text}: which number is that of the yes, {yes!r}? Name them: "

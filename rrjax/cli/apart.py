@@ -26,6 +26,7 @@ from rrjax.io.rows import Values, read_rows
 from rrjax.io.write import write_columns
 from rrjax.mechanisms.sampled import drawn_columns
 from rrjax.privacy.clients.base import random_words
+from rrjax.reports import form
 
 PANEL = "Several columns"
 
@@ -96,7 +97,7 @@ class Apart:
             raise UsageError(f"--column {problem}: --apart takes different columns, two or more", flag="--column")
         if len(domains) not in (0, len(columns)):
             raise UsageError(
-                f"--domain was given {show.number(len(domains), 'time', 'times')} for {len(columns)} columns; give it "
+                f"--domain was given {form.number(len(domains), 'time', 'times')} for {len(columns)} columns; give it "
                 "once for each, in their order, or not at all",
                 flag="--domain",
             )
@@ -150,7 +151,7 @@ def make_apart(
     kept = np.full((num_users, len(read)), True) if sample is None else _drawn(num_users, len(read), sample, key)
     made, warnings = [], []
     if num_users < len(present):
-        lacking = show.number(len(present) - num_users, "row without any value is", "rows without any value are")
+        lacking = form.number(len(present) - num_users, "row without any value is", "rows without any value are")
         warnings.append(f"{lacking} left out.")
     for place, (values, epsilon) in enumerate(zip(read, epsilons, strict=True)):
         size, own = values.domain.num_categories, values.indices[present]
@@ -167,7 +168,7 @@ def make_apart(
         missing = int((own < 0).sum())
         if missing:
             warnings.append(
-                f"Column {values.column!r} has no value in {show.number(missing, 'row', 'rows')}, and no report there: "
+                f"Column {values.column!r} has no value in {form.number(missing, 'row', 'rows')}, and no report there: "
                 "who has no value is not protected."
             )
         warnings += [
@@ -177,7 +178,7 @@ def make_apart(
     if seed is not None:
         warnings.insert(0, SIMULATION)
     if keep:
-        named = ", ".join(map(show.printable, keep))
+        named = ", ".join(map(form.printable, keep))
         warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about the other columns.")
     write_columns(out, made, kept=beside, check=files.check_unchanged)  # columns were read one after the other
     numbers = [int((reports >= 0).sum()) for reports, _ in made]
@@ -220,7 +221,7 @@ def show_apart(
         show.record(record | {"columns": columns, "effective_epsilon": delivered, "warnings": warnings})
         return
     show.warn(warnings)
-    users = show.number(num_users, "user", "users")
+    users = form.number(num_users, "user", "users")
     each = "" if sample is None else f", each in {sample} of them, drawn at random"
     show.say(
         f"Reports of {users} in {len(made)} columns{each}, {randomness(made[0])}; ε = {delivered:.6g} nats for all "
@@ -230,7 +231,7 @@ def show_apart(
     for metadata, number in zip(made, numbers, strict=True):
         p = float(rrjax.RandomizedResponse(metadata.num_categories, metadata.epsilon).p)
         size, epsilon = f"{metadata.num_categories:,}", f"{metadata.epsilon:.4g}"
-        table.add_row(show.printable(metadata.column), f"{number:,}", size, epsilon, show.percent(p))
+        table.add_row(form.printable(metadata.column), f"{number:,}", size, epsilon, form.percent(p))
     show.show_table(table)
     show.say("truth: the probability that a report is the true value.")
     show.show_files({"Reports": out})

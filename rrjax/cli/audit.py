@@ -15,6 +15,7 @@ from rrjax.cli.randomization import client_of, client_of_design
 from rrjax.data.errors import UsageError
 from rrjax.privacy.audit import Audit, audit_mechanism
 from rrjax.privacy.clients import Client
+from rrjax.reports import form
 
 WORDS_AN_HOUR = 36_000_000_000
 """Random words that clients use in about an hour: 100 ns each, on one core."""
@@ -50,7 +51,7 @@ def audit(
     if json:
         show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))
         return
-    confidence = f"{show.in_full(level)} confidence"
+    confidence = f"{form.in_full(level)} confidence"
     asked = "" if epsilon is None else f"{epsilon:g} nats asked for, "
     show.say(
         f"{client.name}, K = {client.num_categories:,}: ε = {asked}{client.effective_epsilon:.12g} delivered by its "

@@ -28,6 +28,7 @@ from jax.experimental.compilation_cache import compilation_cache
 import rrjax
 from rrjax.cli.kept_programs import KeptPrograms
 from rrjax.numerics.programs import compiling_by
+from rrjax.reports import form
 
 MOST_BYTES = 64 * 2**20
 """Limit of the size of all programs, half of it for those that JAX keeps; the least recently used are removed first."""
@@ -138,7 +139,7 @@ def _say(reason: str) -> None:
 
     show.warn(
         [
-            f"Compiled programs are not kept, or not all: {show.sentence(reason)} They are compiled again, which takes "
+            f"Compiled programs are not kept, or not all: {form.sentence(reason)} They are compiled again, which takes "
             "longer. --no-cache or RRJAX_NO_CACHE=1 turns this cache off."
         ]
     )

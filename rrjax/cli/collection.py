@@ -12,7 +12,6 @@ import numpy as np
 
 import rrjax
 from rrjax import io
-from rrjax.cli import show
 from rrjax.cli.answers import known_yes, said
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
@@ -30,6 +29,7 @@ from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, mechanism_of
 from rrjax.mechanisms import Design, SupportMechanism
+from rrjax.reports import form
 
 FALSE_ALARM = 0.01
 """Level of all tests of reports against their mechanism and ε together."""
@@ -115,10 +115,10 @@ class Collection:
 
     def without_interval(self, number: int, one: str, several: str, miss: float, where: str) -> str:
         """A sentence about rows or categories whose limits are NaN, which has the probability `miss` by chance."""
-        have = show.number(number, f"{one} has", f"{several} have")
+        have = form.number(number, f"{one} has", f"{several} have")
         return (
             f"{have} no interval: no distribution explains so few or so many reports. By chance this happens with "
-            f"probability {show.percent(miss)} at most, {where}. {self.doubt}"
+            f"probability {form.percent(miss)} at most, {where}. {self.doubt}"
         )
 
     @property

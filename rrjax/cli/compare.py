@@ -34,6 +34,7 @@ from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 from rrjax.io.numbers import of_numbers
 from rrjax.numerics.programs import program
+from rrjax.reports import form
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
 """Estimators whose shares are printed if more than four were run; the file of --out holds all."""
@@ -195,7 +196,7 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
             f"{found.num_positive:,}",
             f"{int((found.theta < 0).sum()):,}",
             "–" if math.isnan(found.nll) else f"{found.nll:.6f}",
-            show.at_most(found.certificate["gap"], 2) if found.proper else "–",
+            form.at_most(found.certificate["gap"], 2) if found.proper else "–",
         ]
         if errors is not None:
             values = [errors[row][name] for name in ERRORS]

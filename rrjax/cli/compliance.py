@@ -20,6 +20,7 @@ from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.io.rows import count_pairs
 from rrjax.mechanisms import Compliance, UnrelatedQuestionTwoSamples
+from rrjax.reports import form
 
 OF = {"complying": "of those who comply", "all": "of all", "least": "of all, at least"}
 """Of whom the share is, by the design."""
@@ -93,7 +94,7 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
     )
     warnings = _warnings(facts, samples.sample or "")
     if missing:
-        warnings.insert(0, f"{show.number(missing, 'row has', 'rows have')} no answer or no sample, and are left out.")
+        warnings.insert(0, f"{form.number(missing, 'row has', 'rows have')} no answer or no sample, and are left out.")
     if output.out is not None:
         numbers = {name: np.asarray([value]) for name, value in facts.items() if isinstance(value, float)}
         io.write_table(output.out, numbers)
@@ -106,11 +107,11 @@ def run(files: Files, design: SurveyDesign, samples: Samples, level: float, outp
     show.say(f"{numbers} answers of two samples, by {made.name}{said(domain, yes)}")
     show.warn(warnings)
     show.out.print()
-    table = show.table("", "estimate", "std. error", show.interval(level))
-    between = show.between(facts["lower"], facts["upper"])
+    table = show.table("", "estimate", "std. error", form.interval(level))
+    between = form.between(facts["lower"], facts["upper"])
     for place, (title, name, error) in enumerate(rows):
         value = facts.get(error, math.nan)
-        cells = [show.percent(each) if math.isfinite(each) else "" for each in (facts[name], value)]
+        cells = [form.percent(each) if math.isfinite(each) else "" for each in (facts[name], value)]
         table.add_row(title, *cells, "" if place else between)
     show.show_table(table)
     show.out.print()

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from rrjax import inference
-from rrjax.cli import show
 from rrjax.cli.collection import FALSE_ALARM, Collection
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.data.tally import Tally
 from rrjax.io.tallies import as_jax_integers
 from rrjax.numerics.programs import program
+from rrjax.reports import form
 
 
 @ending_at_once()
@@ -30,7 +30,7 @@ def check_contradictions(collection: Collection) -> None:
         # A category that is impossible alone says enough.
         said = [_contradiction(collection, tally, name) for name in (names[:1] if names[0] == "single" else names)]
         least = min(p_values.values())
-        bound = show.at_most(least) if least > 1e-99 else "1e-99"
+        bound = form.at_most(least) if least > 1e-99 else "1e-99"
         collection.warnings.append(
             f"The reports contradict their mechanism: {'; '.join(said)}. Whatever the users hold, this happens by "
             f"chance with probability {bound} at most. Do not use these estimates. {collection.doubt}"
@@ -68,12 +68,12 @@ def _contradiction(collection: Collection, tally: Tally, name: str) -> str:
             (odd & ~few, "more often than if all users held that one"),
         ]
         return " and ".join(
-            f"{show.number(int(which.sum()), 'category is', 'categories are')} {named} {how}"
+            f"{form.number(int(which.sum()), 'category is', 'categories are')} {named} {how}"
             for which, how in words
             if which.any()
         )
     if name == "sum_of_shares":
-        shares = show.percent(test["statistic"])
+        shares = form.percent(test["statistic"])
         return f"the unbiased shares sum to {shares}, and should sum to 100\N{NO-BREAK SPACE}% but for chance"
     if name == "repeated_seed":
         return (

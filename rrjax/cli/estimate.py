@@ -51,6 +51,7 @@ from rrjax.cli.tree import run as run_tree
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.io.numbers import of_numbers
+from rrjax.reports import form
 
 
 def leading(collection: Collection, ordered: bool = False) -> list[str]:
@@ -248,14 +249,14 @@ def run(
 def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> list[str]:
     """Two sentences: which categories are significantly above zero, and which intervals these are."""
     number, size = int(intervals.found.sum()), collection.num_categories
-    rate = f"false discovery rate {show.in_full(intervals.fdr)}"
+    rate = f"false discovery rate {form.in_full(intervals.fdr)}"
     rest = "" if number == size else "; the others may be rare or empty"
     significant = (
         f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero ({rate}){rest}."
         if number
         else f"No category is significantly above zero ({rate})."
     )
-    level = f"{show.in_full(intervals.level)} confidence"
+    level = f"{form.in_full(intervals.level)} confidence"
     if intervals.simultaneous:
         return [significant, f"The intervals are simultaneous: all of them hold the true shares, with {level}."]
     return [
@@ -305,11 +306,11 @@ def explanations(
         "certificate": _certificate(collection, found),
         intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which "
         "makes all shares fit together, may lie outside",
-        "●": f"significantly above zero: of the marked categories at most {show.in_full(intervals.fdr)} are empty, on "
+        "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, on "
         "average (--fdr sets this false discovery rate); among many categories some intervals exclude zero by chance, "
         "and these have no mark",
         "noise": "standard error of the unbiased estimate of an empty category: "
-        f"{show.percent(collection.standard_error)}",
+        f"{form.percent(collection.standard_error)}",
     }
 
 
@@ -324,8 +325,8 @@ def _certificate(collection: Collection, found: Estimate) -> str:
     if not found.proper:
         return "none: this estimate is not a distribution"
     near = found.certificate["l1_bound"] / 2
-    bound = f"; total variation at most {show.at_most(min(near, 1))} from the maximum likelihood estimate"
+    bound = f"; total variation at most {form.at_most(min(near, 1))} from the maximum likelihood estimate"
     return (
-        f"log-likelihood within {show.at_most(found.certificate['gap'])} of the maximum (nats per report)"
+        f"log-likelihood within {form.at_most(found.certificate['gap'])} of the maximum (nats per report)"
         f"{bound if math.isfinite(near) else ''}"
     )

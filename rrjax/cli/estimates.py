@@ -23,6 +23,7 @@ from rrjax.data.errors import UsageError
 from rrjax.data.tally import evidence, num_tests
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.io.tallies import MAX_CELLS
+from rrjax.reports import form
 
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
 """Limit of the distance of a distribution from the simplex, which rounding explains."""
@@ -166,7 +167,7 @@ class ShareIntervals:
     @property
     def title(self) -> str:
         """The heading of their column."""
-        return show.interval(self.level)
+        return form.interval(self.level)
 
 
 @ending_at_once()
@@ -238,24 +239,24 @@ def show_largest(
     for index in largest:
         count = collection.counts[index]
         cells = [
-            Text(show.printable(collection.labels[index])),
+            Text(form.printable(collection.labels[index])),
             f"{count:,}",
-            show.percent(count / collection.num_reports),
-            *(show.share(estimate.theta[index]) for estimate in estimates),
+            form.percent(count / collection.num_reports),
+            *(form.share(estimate.theta[index]) for estimate in estimates),
         ]
         if intervals is not None:
             marks = "●" * bool(intervals.found[index]) + "!" * bool(intervals.contradicted[index])
-            cells += [show.between(intervals.lower[index], intervals.upper[index]), marks]
+            cells += [form.between(intervals.lower[index], intervals.upper[index]), marks]
         if truth is not None:
-            cells.append(show.percent(truth[index]))
+            cells.append(form.percent(truth[index]))
         if bars:
             cells.append("█" * round(width * max(float(first[index]), 0) / widest))
         table.add_row(*cells)
     show.show_table(table, bars=bars)
     left = collection.num_categories - len(largest)
     if left:
-        rest = show.percent(1 - float(first[largest].sum()))
-        show.say(f"… and {show.number(left, 'more category', 'more categories')} with {rest} together", style="dim")
+        rest = form.percent(1 - float(first[largest].sum()))
+        show.say(f"… and {form.number(left, 'more category', 'more categories')} with {rest} together", style="dim")
 
 
 def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> None:
@@ -280,7 +281,7 @@ def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: n
             standard_error=collection.standard_error,
             truth=truth,
             limits=(lower, upper),
-            limits_label=f"{show.interval(level)}, all at once",
+            limits_label=f"{form.interval(level)}, all at once",
             found=lower > 0,
             title=f"{collection.called} in column {collection.counted.column}, "
             f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
@@ -294,11 +295,11 @@ def of_reports(collection: Collection) -> dict[str, str]:
         d = collection.design.affine.truth
         return {
             "answers": f"how many of the {collection.num_reports:,} answers name the category; the probability of an "
-            f"answer is affine in the share of its category, with the slope {show.percent(float(d))}",
+            f"answer is affine in the share of its category, with the slope {form.percent(float(d))}",
             "raw share": "the share of all answers that name the category; it is not an estimate, because the "
             "randomization is not undone",
         }
-    p, q = show.percent(float(collection.rates.p)), show.percent(float(collection.rates.q))
+    p, q = form.percent(float(collection.rates.p)), form.percent(float(collection.rates.q))
     number = collection.num_reports
     if collection.tallied is None:
         return {

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from rrjax import inference, io
-from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.cli.estimate import leading
 from rrjax.cli.estimates import Estimate, ShareIntervals, estimated, largest_of, share_intervals, side_by_side
@@ -23,6 +22,7 @@ from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
 from rrjax.io.domain import Domain
+from rrjax.reports import form
 
 MOST_SINGLE = 120
 """Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
@@ -128,7 +128,7 @@ def fit_of(collection: Collection) -> Fit:
         check_size(collection.num_reports)
         (found,) = fits_any(collection, SimulatedTest(draws=draws))
     except (UsageError, io.DataError) as error:
-        return Fit(None, lacking=show.sentence(f"There is no test of fit of these reports: {error}"))
+        return Fit(None, lacking=form.sentence(f"There is no test of fit of these reports: {error}"))
     if found["least_p_value"] > 0.05:
         return Fit(
             None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rrjax import io
-from rrjax.cli import show
 from rrjax.data.errors import UsageError
+from rrjax.reports import form
 
 if TYPE_CHECKING:
     from rrjax.models import FitError
@@ -20,14 +20,14 @@ def told(error: FitError, file: str, columns: list[str], labels: list[str]) -> i
     number = 0 if error.number is None else error.number
     of = "" if error.category is None else f" of category {labels[error.category]!r}"
     said = {
-        "missing": f"{name} has a value that is no finite number; {show.number(int(number), 'row', 'rows')} in all. "
+        "missing": f"{name} has a value that is no finite number; {form.number(int(number), 'row', 'rows')} in all. "
         "Correct them, or leave them out as missing values",
         "scale": f"{name} has values up to {number:.3g}, at the end of what floats hold: give it in another unit",
         "constant": f"{name} is the same for everybody: leave it out of --covariates",
         "dependent": f"covariates depend on each other linearly ({listed}): leave one of them out of --covariates",
-        "users": f"{show.number(int(number), 'row', 'rows')} are fewer than coefficients: leave covariates out",
+        "users": f"{form.number(int(number), 'row', 'rows')} are fewer than coefficients: leave covariates out",
         "weights": f"the --weights count as {number:.3g} users of equal weight, too few for "
-        f"{show.number(len(columns), 'column', 'columns')} and {len(labels)} categories: trim the weights, or leave "
+        f"{form.number(len(columns), 'column', 'columns')} and {len(labels)} categories: trim the weights, or leave "
         "covariates out",
         "unbounded": f"{name}{of} runs off or is hardly determined. A covariate may separate the reports, no report "
         "may speak for a category, or the reports may say next to nothing at this ε: merge categories, leave the "

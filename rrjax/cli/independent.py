@@ -19,6 +19,7 @@ from rrjax.data.errors import UsageError
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import Metadata
 from rrjax.io.rows import count_pairs
+from rrjax.reports import form
 
 MOST_PAIRS = 2**14
 """Limit of the number of pairs of categories, because the test is simulated."""
@@ -89,9 +90,9 @@ def independent(
         for name, from_data in zip(pairs.columns, pairs.from_data, strict=True):
             if from_data:
                 show.warn([f"The categories of {name!r} were taken from the data; --domain names them."])
-        missing = show.number(pairs.num_missing, "row without is", "rows without are")
+        missing = form.number(pairs.num_missing, "row without is", "rows without are")
         show.say(
-            f"{show.number(number, 'user', 'users')} with reports in both {_of(columns[0], shape[0])} and "
+            f"{form.number(number, 'user', 'users')} with reports in both {_of(columns[0], shape[0])} and "
             f"{_of(columns[1], shape[1])}; {missing} left out"
         )
     more = {"columns": columns, "num_reports": number, "num_missing": pairs.num_missing}
@@ -99,7 +100,7 @@ def independent(
 
 
 def _of(name: str, size: int) -> str:
-    return f"{name!r} ({show.number(size, 'category', 'categories')})"
+    return f"{name!r} ({form.number(size, 'category', 'categories')})"
 
 
 def _check(name: str, metadata: Metadata, columns: list[str], domains: tuple[Domain | None, ...]) -> None:

@@ -26,6 +26,7 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.rows import read_rows
 from rrjax.io.tallies import mechanism_of
 from rrjax.mechanisms import Product
+from rrjax.reports import form
 
 PANEL = "Several columns"
 MOST_CELLS = 1 << 21
@@ -158,7 +159,7 @@ def chosen_columns(files: Files, joint: Joint) -> list[Metadata]:
     together = chosen[0].sampled or len(names)
     if together < (len(names) if joint.flag == "--joint" else 2):
         raise UsageError(
-            f"each user of {files.name} reports {show.number(together, 'column', 'columns')}, drawn at random: how "
+            f"each user of {files.name} reports {form.number(together, 'column', 'columns')}, drawn at random: how "
             "more of them go together is not in the reports. Estimate "
             + (
                 "each with --column"
@@ -245,9 +246,9 @@ def _pairs(columns: Columns, level: float, output: Output) -> None:
         show.record(facts | {"pairs": pairs} | output.files)
         return
     show_head(columns, warnings_of(columns))
-    table = show.table("columns", "Cramér's V", show.interval(level), "mutual information", "p", "p of all")
+    table = show.table("columns", "Cramér's V", form.interval(level), "mutual information", "p", "p of all")
     for pair in pairs[: output.top]:
-        names = " × ".join(map(show.printable, pair["columns"]))
+        names = " × ".join(map(form.printable, pair["columns"]))
         value, limits = written(pair, "cramers_v", 3)
         cells = [value, limits.replace("to", "–"), written(pair, "mutual_information", 4)[0]]
         p_values = [pair["p_value"], pair["adjusted_p_value"]]
@@ -255,7 +256,7 @@ def _pairs(columns: Columns, level: float, output: Output) -> None:
     show.show_table(table)
     left = len(pairs) - output.top
     if left > 0:
-        show.say(f"… and {show.number(left, 'more pair', 'more pairs')}", style="dim")
+        show.say(f"… and {form.number(left, 'more pair', 'more pairs')}", style="dim")
     show.out.print()
     show.say(
         "Cramér's V: 0 for independent columns, 1 where one determines the other. The estimates of V and of the mutual "
@@ -329,24 +330,24 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
         show.record(record | facts | {"association": association, "top": rows} | output.files)
         return
     show_head(columns, warnings_of(columns))
-    names = map(show.printable, columns.names)
+    names = map(form.printable, columns.names)
     table = show.table(*names, *shares, "unbiased", "std. error", names=len(columns.names))
     for row, place in enumerate(top.tolist()):
-        cells = [show.printable(texts[name][row]) for name in columns.names]
-        found_shares = [show.share(each[place]) for each in shares.values()]
+        cells = [form.printable(texts[name][row]) for name in columns.names]
+        found_shares = [form.share(each[place]) for each in shares.values()]
         error = numbers["standard_error"][place]
-        rest = [show.percent(numbers["unbiased"][place]), "" if np.isnan(error) else show.percent(error)]
+        rest = [form.percent(numbers["unbiased"][place]), "" if np.isnan(error) else form.percent(error)]
         table.add_row(*cells, *found_shares, *rest)
     show.show_table(table)
     left = theta.size - len(top)
     if left:
-        rest = show.percent(1 - float(leading[top].sum()))
-        show.say(f"… and {show.number(left, 'more cell', 'more cells')} with {rest} together", style="dim")
+        rest = form.percent(1 - float(leading[top].sum()))
+        show.say(f"… and {form.number(left, 'more cell', 'more cells')} with {rest} together", style="dim")
     show.out.print()
     show.say(
         "closest: how much the columns interact is estimated, too; it has no standard error; "
         * ("closest" in shares)
-        + f"likeliest: within {show.at_most(float(found.gap))} nats per report of the maximum; unbiased: by inversion"
+        + f"likeliest: within {form.at_most(float(found.gap))} nats per report of the maximum; unbiased: by inversion"
         f"{', from those who report all' * columns.is_partial}, with its standard error."
     )
     if association is not None:
@@ -354,7 +355,7 @@ def _joint(columns: Columns, level: float, output: Output) -> None:
         measures += [("odds ratio", "odds_ratio", 2)] * (columns.product.shape == (2, 2))
         listed = ["{} {} ({})".format(title, *written(association, name, digits)) for title, name, digits in measures]
         show.say(
-            f"{', '.join(listed)}, corrected for noise, with {show.in_full(level)} intervals; p of independence "
+            f"{', '.join(listed)}, corrected for noise, with {form.in_full(level)} intervals; p of independence "
             f"{association['p_value']:.2g}."
         )
     if not bool(found.converged):

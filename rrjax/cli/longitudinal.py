@@ -25,6 +25,7 @@ from rrjax.io.rows import Values
 from rrjax.io.write import ROUND, Kept
 from rrjax.mechanisms import MECHANISMS, PROTOCOLS
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
+from rrjax.reports import form
 
 PANEL = "Many reports of the same users"
 
@@ -166,7 +167,7 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
         file, (old, new) = files.source.files()[0], twins[0]
         raise DataError.at(
             file,
-            f"{new} is a new user, and {how.memo} has {old}, the same number; {show.number(len(twins), 'id', 'ids')} "
+            f"{new} is a new user, and {how.memo} has {old}, the same number; {form.number(len(twins), 'id', 'ids')} "
             "in all. Write these ids as in the rounds before: as new users they spend ε∞ again. If they are new users, "
             "give them ids that are other numbers, or none. Nothing was changed",
             column=how.user,
@@ -248,13 +249,13 @@ def show_round(made: Reported, how: Rounds, out: Path, warnings: list[str], json
         return
     show.warn(warnings)
     show.say(
-        f"Round {metadata.round}: {show.number(made.num_reports, 'report', 'reports')} {randomness(metadata)}, by "
+        f"Round {metadata.round}: {form.number(made.num_reports, 'report', 'reports')} {randomness(metadata)}, by "
         f"{metadata.mechanism.name}; domain: {metadata.domain.describe()}; ε = {first:g} nats a report, {last:g} for "
         "all reports of one value."
     )
     show.say(
-        f"The memo has {show.number(len(made.memos.users), 'permanent answer', 'permanent answers')} of "
-        f"{show.number(len(numbers), 'user', 'users')}, {made.num_new:,} of them new. Each spends {last:g} nats: a "
+        f"The memo has {form.number(len(made.memos.users), 'permanent answer', 'permanent answers')} of "
+        f"{form.number(len(numbers), 'user', 'users')}, {made.num_new:,} of them new. Each spends {last:g} nats: a "
         f"user has spent {often * last:g} (median), at most {most * last:g}."
     )
     show.say("The times of changes are not protected: many reports show when a value changed, and whether it returned.")

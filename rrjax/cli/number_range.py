@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from rrjax import io
-from rrjax.cli import show
 from rrjax.cli.reading import parse_domain
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
 from rrjax.mechanisms import DiscreteSquareWave, Geometric
 from rrjax.mechanisms.table import TABLE
+from rrjax.reports import form
 
 PANEL = "Numbers"
 NUM_BINS = 32
@@ -126,7 +126,7 @@ def law_in_words(metadata: Metadata) -> str:
         spread = 2 * ratio / (1 - ratio**2)
         return (
             f"a report is the integer plus noise, cut at both ends; the noise is {spread:.3g} on average, in either "
-            f"direction, and 0 with probability {show.percent((1 - ratio) / (1 + ratio))}"
+            f"direction, and 0 with probability {form.percent((1 - ratio) / (1 + ratio))}"
         )
     half_width = int(metadata.mechanism.parameters["half_width"])
     window = 2 * half_width + 1
@@ -134,6 +134,6 @@ def law_in_words(metadata: Metadata) -> str:
     width = (metadata.range[1] - metadata.range[0]) / size
     return (
         f"the number is rounded to one of {size:,} bins of width {width:.6g}; its report is within "
-        f"{show.number(half_width, 'bin', 'bins')} of it with probability {show.percent(near)}, and any other bin "
+        f"{form.number(half_width, 'bin', 'bins')} of it with probability {form.percent(near)}, and any other bin "
         "otherwise"
     )

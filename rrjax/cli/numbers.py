@@ -17,6 +17,7 @@ from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.estimators.em import ems
 from rrjax.io.numbers import NumberReports
+from rrjax.reports import form
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 ESTIMATORS = {
@@ -81,7 +82,7 @@ class NumberCollection:
         if not LEAST_SPAN < span < MOST_SPAN:
             return f"{value:.4g}"
         whole = self.integers and value == round(value)
-        return f"{value:.{0 if whole else show.decimals(span / 50)}f}"
+        return f"{value:.{0 if whole else form.decimals(span / 50)}f}"
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
@@ -115,7 +116,7 @@ def read_numbers(files: Files, epsilon: float | None) -> NumberCollection:
     reports = io.read_number_reports(files.source)
     warnings = ["The reports are a simulation (made with --seed); they protect nobody."] * metadata.simulated
     if reports.num_missing:
-        warnings.append(f"Left out: {show.number(reports.num_missing, 'row', 'rows')} without a report.")
+        warnings.append(f"Left out: {form.number(reports.num_missing, 'row', 'rows')} without a report.")
     return NumberCollection(files, reports, warnings)
 
 
@@ -144,7 +145,7 @@ def run(collection: NumberCollection, asked: Asked, level: float, output: Output
     outside = _outside(theta, band)
     if not band.feasible:
         collection.warnings.append(
-            f"No distribution explains these reports with {show.in_full(level)} confidence, so there are no limits. "
+            f"No distribution explains these reports with {form.in_full(level)} confidence, so there are no limits. "
             "Are reports missing, or was the file changed after it was written?"
         )
     table = {
@@ -176,7 +177,7 @@ def run(collection: NumberCollection, asked: Asked, level: float, output: Output
     _show(collection, statements, level)
     show.out.print()
     show.say(
-        f"All limits hold together with {show.in_full(level)} confidence, at any number of reports, and assume nothing "
+        f"All limits hold together with {form.in_full(level)} confidence, at any number of reports, and assume nothing "
         "about the distribution."
     )
     show.say("The estimates assume that neighbouring shares are similar, as far as the reports confirm it.")
@@ -204,7 +205,7 @@ def _statements(collection, theta, band, asked, level):
             low_end, high_end = found.lower[place], found.upper[place]
             estimate = float(low_end + (high_end - low_end) * min(max(part, 0.0), 1.0))
             limits = (float(found.lower[low]), float(found.upper[high])) if band.feasible else (np.nan, np.nan)
-            name = "median" if probability == 0.5 else f"{show.in_full(probability)} quantile"
+            name = "median" if probability == 0.5 else f"{form.in_full(probability)} quantile"
             rows.append(Statement(name, probability, estimate, *limits))
     if asked.mean or not asked.quantile:
         limits = inference.mean_limits(found.counts, found.mechanism, found.lower, found.upper, level=level)
@@ -219,7 +220,7 @@ def _outside(theta, band):
 
 
 def _show(collection, statements, level):
-    table = show.table("", "estimate", f"{show.in_full(level)} limits")
+    table = show.table("", "estimate", f"{form.in_full(level)} limits")
     for each in statements:
         limits = (
             f"{collection.number(each.lower)} – {collection.number(each.upper)}" if each.lower == each.lower else "–"
@@ -240,7 +241,7 @@ def _explanations(collection, band):
         "probability that each gives to the reports",
         "quantile": uniform,
         "limits": "of all distributions that agree with the reports; the distribution of the reports is known within "
-        f"{show.percent(float(band.radius))} everywhere, and each report and run of reports within exact limits; finer "
+        f"{form.percent(float(band.radius))} everywhere, and each report and run of reports within exact limits; finer "
         "bins make the limits wider",
     }
 
@@ -251,7 +252,7 @@ def _draw(collection, theta, band, level, output):
         from rrjax.figures import cdf_figure, save
 
         limits = (band.lower, band.upper) if band.feasible else None
-        label = f"{show.in_full(level)} limits, all together"
+        label = f"{form.in_full(level)} limits, all together"
         epsilon = f"ε = {found.metadata.effective_epsilon:.4g}"
         title = f"{found.num_reports:,} reports, {found.metadata.mechanism.name}, {epsilon}"
         column = found.metadata.column
@@ -286,7 +287,7 @@ def compare(collection: NumberCollection, true: Files | None, output: Output) ->
     table = show.table("", "mean", *(["Wasserstein", "Kolmogorov"] if errors else []))
     for name, theta in thetas.items():
         measured = [] if errors is None else list(errors[name].values())
-        cells = [f"{measured[0]:.3g}", show.percent(measured[1])] if measured else []
+        cells = [f"{measured[0]:.3g}", form.percent(measured[1])] if measured else []
         table.add_row(ESTIMATORS[name][0], collection.number(float(theta @ collection.middles)), *cells)
     if truth is not None:
         table.add_row("truth", collection.number(float(truth @ collection.middles)), "", "")

@@ -29,6 +29,7 @@ from rrjax.data.errors import UsageError
 from rrjax.inference.planned_rates import noisiest
 from rrjax.mechanisms import MECHANISMS, Design
 from rrjax.mechanisms.surveys.design import YesOrNo
+from rrjax.reports import form
 
 PROTECTS = 8.0
 """The ε above which a report hardly protects its user: it may change odds 3,000-fold."""
@@ -278,13 +279,13 @@ def _epsilon(target: Target, number: float) -> float:
         epsilon = target.of(inference.epsilon_for_error, number, target.target_rmse)
     if epsilon > LARGEST_EPSILON:
         raise UsageError(
-            f"with {show.number(round(number), 'user', 'users')} no ε reaches the target: it takes more of them, or a "
+            f"with {form.number(round(number), 'user', 'users')} no ε reaches the target: it takes more of them, or a "
             "wider target",
             flag=target.flag,
         )
     if epsilon < SMALLEST_EPSILON:
         raise UsageError(
-            f"with {show.number(round(number), 'user', 'users')} any ε down to {SMALLEST_EPSILON:g} reaches the target",
+            f"with {form.number(round(number), 'user', 'users')} any ε down to {SMALLEST_EPSILON:g} reaches the target",
             flag=target.flag,
         )
     return epsilon
@@ -317,7 +318,7 @@ def _draw(plot: Path, found: Plan) -> None:
             found.num_users,
             target=found.target.target_rmse,
             design=found.target.design,
-            title=f"K = {size:,}, ε = {found.epsilon:.4g}, {show.number(found.num_users, 'user', 'users')}",
+            title=f"K = {size:,}, ε = {found.epsilon:.4g}, {form.number(found.num_users, 'user', 'users')}",
         )
         save(figure, plot)
 
@@ -325,7 +326,7 @@ def _draw(plot: Path, found: Plan) -> None:
 def _show(found: Plan) -> None:
     target = found.target
     solved = {
-        "users": f"{show.number(found.num_users, 'user is', 'users are')} needed",
+        "users": f"{form.number(found.num_users, 'user is', 'users are')} needed",
         "epsilon": f"ε = {found.epsilon:.4g} nats is needed",
         "target": "Expected errors of the collection",
     }[found.solved]
@@ -341,17 +342,17 @@ def _show(found: Plan) -> None:
         ("Typical error of a share of the population (root mean squared)", found.rmse),
         ("Typical error of a share of these very users", found.rmse_of_users),
         (f"Width of the {level} interval of an empty category{empty}", found.width),
-        (f"Width of the {level} interval of a share of {show.percent(target.share)}{own}", found.share_width),
+        (f"Width of the {level} interval of a share of {form.percent(target.share)}{own}", found.share_width),
         (f"Smallest share that would be noticed, of one category{empty}", found.detectable),
         (f"Smallest share that would be noticed, among all categories{empty}", found.detectable_among_all),
     ):
-        table.add_row(text, show.percent(value) if value <= 1 else "more than 100 %")
+        table.add_row(text, form.percent(value) if value <= 1 else "more than 100 %")
     show.show_table(table)
     show.out.print()
     table = show.table("mechanism", "error", "bits", "operations")
     table.add_column("")
     for row in found.mechanisms:
-        table.add_row(row.name, show.percent(row.expected_rmse), f"{row.bits:,.0f}", f"{row.operations:.1e}", row.note)
+        table.add_row(row.name, form.percent(row.expected_rmse), f"{row.bits:,.0f}", f"{row.operations:.1e}", row.note)
     show.show_table(table)
     show.say(
         "error: typical, of a share of the population; bits: size of a report; operations: the server's, to count all "
@@ -373,7 +374,7 @@ def _show(found: Plan) -> None:
     elif found.epsilon > PROTECTS:
         show.beware(
             f"ε = {found.epsilon:.4g} hardly protects anybody: a report may change the odds of what its user holds "
-            f"{show.at_most(math.exp(min(found.epsilon, 700)))}-fold. Collect from more people at a smaller ε, or "
+            f"{form.at_most(math.exp(min(found.epsilon, 700)))}-fold. Collect from more people at a smaller ε, or "
             "accept a larger error."
         )
 

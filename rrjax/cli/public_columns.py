@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rrjax import inference, io
-from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.data.errors import UsageError
 from rrjax.io.rows import Covariate, count_pairs, read_covariate, read_covariates, read_rows
 from rrjax.io.scan import column_names
+from rrjax.reports import form
 
 MOST_LEVELS = 100
 FEW_CLUSTERS = 20
@@ -268,7 +268,7 @@ def _missing(collection: Collection, used: Sequence[Covariate], answered: np.nda
     where = f", row {row + 1:,}" if alone else ""
     return io.DataError(
         f"{collection.files.name}, column {name!r}{where}: no value; "
-        f"{show.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
+        f"{form.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
         "such rows out with --drop-missing",
         file=collection.files.name,
         column=name,

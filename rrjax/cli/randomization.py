@@ -12,7 +12,6 @@ import numpy as np
 
 import rrjax
 from rrjax import io
-from rrjax.cli import show
 from rrjax.cli.collection import padded
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
@@ -26,6 +25,7 @@ from rrjax.io.write import Kept
 from rrjax.mechanisms import MECHANISMS, ORDERED, Design
 from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
+from rrjax.reports import form
 
 SIMULATION = "This is a simulation: its randomness comes from --seed, and it protects nobody."
 MOST_CELLS = 1 << 26
@@ -94,7 +94,7 @@ def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
     warnings += padded(values.num_padded, "value")
     if values.num_missing:
         warnings.append(
-            f"{show.number(values.num_missing, 'row without a value is', 'rows without a value are')} left out."
+            f"{form.number(values.num_missing, 'row without a value is', 'rows without a value are')} left out."
         )
     return warnings
 
@@ -116,11 +116,11 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
     warnings = cautions(values, pair, seed)
     if columns is None and how.bins is None:
         warnings += [
-            f"--missing {show.printable(each)}: no value is that. Is it written as in the file?"
+            f"--missing {form.printable(each)}: no value is that. Is it written as in the file?"
             for each in unseen_missing(files.source, values)
         ]
     if beside is not None:
-        named = ", ".join(map(show.printable, keep))
+        named = ", ".join(map(form.printable, keep))
         warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about column {values.column!r}.")
     coding = CODINGS[name]
     design = how.randomizer.made(values.domain) if how.randomizer.is_design else None

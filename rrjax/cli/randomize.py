@@ -28,6 +28,7 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.tallies import mechanism_of
 from rrjax.io.write import REPORTS, check_reports_name, creating, kind_of
 from rrjax.mechanisms import ORDERED, Design
+from rrjax.reports import form
 
 WRITTEN = "What is written"
 
@@ -181,7 +182,7 @@ def _pair(columns: list[str], domains: list[str]) -> Pair | None:
         raise UsageError(f"--column {columns[0]} was given twice; name two different columns, or one", flag="--column")
     if len(domains) not in (0, 2):
         raise UsageError(
-            f"--domain was given {show.number(len(domains), 'time', 'times')} for two columns; give it once for each, "
+            f"--domain was given {form.number(len(domains), 'time', 'times')} for two columns; give it once for each, "
             "in their order, or not at all",
             flag="--domain",
         )
@@ -222,7 +223,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     epsilon = f"ε = {metadata.effective_epsilon:.12g} nats"
     if not isinstance(mechanism, Design):
         epsilon = f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered"
-    reports = show.number(made.num_reports, "report", "reports")
+    reports = form.number(made.num_reports, "report", "reports")
     yes = said(metadata.domain, known_yes(metadata.domain, mechanism if isinstance(mechanism, Design) else None))
     show.say(f"{reports} {randomness(metadata)}; domain: {metadata.domain.describe()}{yes}; {epsilon}.")
     if rates is None:
@@ -231,7 +232,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
         show.show_files({"Reports": out})
         return
     one = "category" if metadata.columns is None else "pair"
-    p, q = show.percent(float(rates.p)), show.percent(float(rates.q))
+    p, q = form.percent(float(rates.p)), form.percent(float(rates.q))
     if metadata.mechanism.name == rrjax.RandomizedResponse.name:
         show.say(f"A report is the truth with probability {p} and any one other {one} with {q}.")
     else:

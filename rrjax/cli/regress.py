@@ -24,6 +24,7 @@ from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.public_columns import Rows, few_clusters, read_rows_of
 from rrjax.cli.reading import Epsilon, Files, Reading
 from rrjax.data.errors import UsageError
+from rrjax.reports import form
 
 MOST_COEFFICIENTS = 2000
 """Limit of the number of coefficients: their information matrix takes 32 MB."""
@@ -224,29 +225,29 @@ class _Found:
         terms = len(self.rows.columns) + 1
         if self.rows.num_dropped:
             show.say(
-                f"{show.number(self.rows.num_dropped, 'row is', 'rows are')} left out for want of a covariate, a "
+                f"{form.number(self.rows.num_dropped, 'row is', 'rows are')} left out for want of a covariate, a "
                 f"weight or a cluster; {len(self.rows.reports):,} are left."
             )
         if self.hidden:
             show.say(
-                f"Randomized, too: {', '.join(map(show.printable, self.hidden))}. Their true values are estimated with "
+                f"Randomized, too: {', '.join(map(form.printable, self.hidden))}. Their true values are estimated with "
                 "the coefficients, and each category is compared with the first one."
             )
         robust = "robust error" if self.kind == "sandwich" else "std. error"
         for place, label in enumerate(self.labels[1:]):
             show.out.print()
-            show.say(f"{show.printable(label)}, compared with {show.printable(self.labels[0])} (log-odds)")
-            drawn = show.table("", "estimate", robust, show.interval(level), "p", max_width=30)
+            show.say(f"{form.printable(label)}, compared with {form.printable(self.labels[0])} (log-odds)")
+            drawn = show.table("", "estimate", robust, form.interval(level), "p", max_width=30)
             for row in range(place * terms, (place + 1) * terms):
                 drawn.add_row(
-                    Text(show.printable(table["term"][row])),
+                    Text(form.printable(table["term"][row])),
                     *_written(table["standard_error"][row], *(table[name][row] for name in _NUMBERS)),
                     _chance(table["p_value"][row]),
                 )
             show.show_table(drawn)
         show.say(
             "An estimate is the change of the log-odds for one unit more of a covariate, the others as they are: "
-            f"0.69 doubles the odds of the answer against {show.printable(self.labels[0])}, −0.69 halves them."
+            f"0.69 doubles the odds of the answer against {form.printable(self.labels[0])}, −0.69 halves them."
         )
         show.out.print()
         clusters = self.result.num_clusters
@@ -255,7 +256,7 @@ class _Found:
         for name, statistic, degrees, p_value in self.tests:
             written = "–" if math.isnan(statistic) else f"{statistic:.4g}"
             freedom = f"{degrees}" if clusters is None else f"{degrees}, {clusters - 1:,}"
-            drawn.add_row(Text(show.printable(name)), written, freedom, _chance(p_value))
+            drawn.add_row(Text(form.printable(name)), written, freedom, _chance(p_value))
         show.show_table(drawn)
         show.say(f"p: how likely so large a {statistic_title} would be if the covariate meant nothing.")
         if self.fit is not None and self.fit[-1] < MISFIT_LEVEL:
@@ -278,7 +279,7 @@ class _Found:
         return {
             "(intercept)": "log-odds where all covariates are zero, or at their first levels",
             robust: ways[self.kind],
-            show.interval(
+            form.interval(
                 level
             ): "estimate ± a multiple of the error: holds each one with this confidence, for many users"
             + (f" and clusters (Student's t of {clusters - 1:,} degrees)" if clusters is not None else ""),
@@ -297,14 +298,14 @@ class _Found:
             if self.hidden
             else f"deviance {float(self.result.deviance):,.2f}, AIC {float(self.result.aic):,.2f} (of models of the "
             "same answers the smaller is better)",
-            "certificate": f"log-likelihood within {show.at_most(max(float(self.result.gap), 1e-300))} nats of its "
+            "certificate": f"log-likelihood within {form.at_most(max(float(self.result.gap), 1e-300))} nats of its "
             "maximum",
         }
 
 
 def _written(error: float, estimate: float, lower: float, upper: float) -> tuple[str, str, str]:
     """Numbers with as many decimals as show two digits of the standard error."""
-    digits = show.decimals(error)
+    digits = form.decimals(error)
     return f"{estimate:.{digits}f}", f"{error:.{digits}f}", f"{lower:.{digits}f} to {upper:.{digits}f}"
 
 

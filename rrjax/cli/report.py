@@ -24,6 +24,7 @@ from rrjax.cli.spending import Spending
 from rrjax.data.errors import UsageError, check_installed
 from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
 from rrjax.io.write import check_writable
+from rrjax.reports import form
 
 MOST_ROWS = 5000
 
@@ -143,7 +144,7 @@ def _with_memo(spending: Spending, memo: Path | None, rounds: Collection[int]) -
 def _write(out: Path, findings: Findings, context: typer.Context, title: str | None, spending: Spending | None) -> None:
     """Writes the page about one collection from its parts."""
     collection = findings.collection
-    about, metadata = report_trust.quoted(show.printable(collection.counted.column)), collection.counted.metadata
+    about, metadata = report_trust.quoted(form.printable(collection.counted.column)), collection.counted.metadata
     of_round = [] if metadata is None or metadata.round is None else [metadata.round]
     parts = {
         "In short": report_shares.in_short(findings),
@@ -175,7 +176,7 @@ def _write_rounds(
     out: Path, found: FoundRounds, files: Files, context: typer.Context, title: str | None, level: float, top: int
 ) -> None:
     """Writes the page about several rounds."""
-    about, number = report_trust.quoted(show.printable(found.last.counted.column)), len(found.collections)
+    about, number = report_trust.quoted(form.printable(found.last.counted.column)), len(found.collections)
     title = title or f"What {number:,} rounds of randomized reports say about {about}"
     parts = report_rounds.parts_of(found, files, level, top, context, datetime.now().astimezone())
     head = [paragraph(report_rounds.lead(found), kind="lead"), *report_trust.card(found.warnings)]

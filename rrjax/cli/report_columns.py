@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from rrjax.cli import report_shares, report_trust, show
+from rrjax.cli import report_shares, report_trust
 from rrjax.cli.collection import read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
@@ -20,6 +20,7 @@ from rrjax.cli.options import Asked, refuse_flags
 from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
 from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, prose, strip, table, versions
+from rrjax.reports import form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ def find_columns(
     refuse_flags(given, "several columns", "name one with --column, or ")
     found = []
     for name in known:
-        status.update(f"Estimating {show.printable(name)} …")
+        status.update(f"Estimating {form.printable(name)} …")
         own = Files(files.paths, dataclasses.replace(files.reading, column=name))
         found.append(find(read_collection(own, None, design), Asked(), level, top, ordered=False))
     status.update("Estimating the association …")
@@ -108,7 +109,7 @@ def cautions_of(found: ColumnFindings) -> list[Markup]:
 
 
 def _names(found: ColumnFindings) -> list[str]:
-    return [show.printable(name) for name in found.columns.names]
+    return [form.printable(name) for name in found.columns.names]
 
 
 def _warnings(found: ColumnFindings) -> list[str]:
@@ -122,8 +123,8 @@ def _in_short(found: ColumnFindings) -> list[Markup]:
     points: list[object] = []
     for name, own in zip(found.columns.names, found.findings, strict=True):
         place = own.largest[0]
-        value = show.share(own.found.theta[place])
-        limits = show.between(own.intervals.lower[place], own.intervals.upper[place])
+        value = form.share(own.found.theta[place])
+        limits = form.between(own.intervals.lower[place], own.intervals.upper[place])
         category = joined(Markup("<strong>"), label(own.collection.labels[place]), Markup("</strong>"))
         points.append(joined("The largest share of ", label(name), ": ", category, f" with about {value} ({limits})."))
     significant = [pair for pair in found.pairs if pair["adjusted_p_value"] <= SIGNIFICANT]
@@ -131,7 +132,7 @@ def _in_short(found: ColumnFindings) -> list[Markup]:
         first = significant[0]
         points.append(
             joined(
-                f"{len(significant):,} of {show.number(len(found.pairs), 'pair', 'pairs')} of columns "
+                f"{len(significant):,} of {form.number(len(found.pairs), 'pair', 'pairs')} of columns "
                 f"{'goes' if len(significant) == 1 else 'go'} together significantly; most of all ",
                 *_pair(first),
                 f" (Cramér's V {written(first, 'cramers_v', 2)[0]}).",
@@ -166,7 +167,7 @@ def _together(found: ColumnFindings) -> list[Markup]:
         for place, row in enumerate(names)
         if place
     ]
-    percent = show.in_full(found.level)
+    percent = form.in_full(found.level)
     rows = [
         [
             joined(*_pair(pair)),
@@ -209,7 +210,7 @@ def _meaning(found: ColumnFindings) -> list[Markup]:
     ]
     factor = math.exp(columns.epsilon)
     sampled = columns.metadata[0].sampled
-    several = "all answers" if sampled is None else show.number(sampled, "answer", "answers")
+    several = "all answers" if sampled is None else form.number(sampled, "answer", "answers")
     return [
         paragraph(
             f"The protection of a person who gave {several} is bounded by ε = {columns.epsilon:.4g}: whatever somebody "
@@ -222,10 +223,10 @@ def _meaning(found: ColumnFindings) -> list[Markup]:
 
 def _how_made(found: ColumnFindings, context: typer.Context) -> list[Markup]:
     columns, first = found.columns, found.findings[0].collection
-    files = [show.printable(Path(file).name) for file in first.files.source.files()]
+    files = [form.printable(Path(file).name) for file in first.files.source.files()]
     metadata = columns.metadata[0]
     rows: dict[str, object] = {
-        "Command": prose(f"`{' '.join(map(show.printable, report_trust.command_line(context)))}`"),
+        "Command": prose(f"`{' '.join(map(form.printable, report_trust.command_line(context)))}`"),
         "Read": ", ".join(files[:5]) + (f" … ({len(files):,} files)" if len(files) > 5 else ""),
         "People": f"{columns.num_users:,}, {columns.num_complete:,} of them with a report in every column",
     }
@@ -238,7 +239,7 @@ def _how_made(found: ColumnFindings, context: typer.Context) -> list[Markup]:
         else "of the system's secure source",
     }
     if found.pairs:
-        by = f"intervals by inversion of simulated tests, {show.in_full(found.level)}, of those who report both columns"
+        by = f"intervals by inversion of simulated tests, {form.in_full(found.level)}, of those who report both columns"
         rows["Association"] = f"{by}; p by permutation"
     rows |= {
         "Reports by": f"rrjax {metadata.version}",

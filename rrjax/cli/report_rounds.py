@@ -7,7 +7,6 @@ from datetime import datetime
 
 import typer
 
-from rrjax.cli import show
 from rrjax.cli.estimates import largest_of
 from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
@@ -15,6 +14,7 @@ from rrjax.cli.report_trust import after_at_most, change_of_odds, provenance
 from rrjax.cli.rounds import FoundRounds
 from rrjax.cli.spending import Spending
 from rrjax.figures.html import Markup, joined, listing, paragraph, strip, table
+from rrjax.reports import form
 
 _PRIOR = 0.1
 
@@ -30,7 +30,7 @@ def parts_of(
     if limits is not None:
         estimate += (
             ", and all reports of each user together; intervals: normal approximation, simultaneous (Bonferroni), "
-            f"{show.in_full(level)}"
+            f"{form.in_full(level)}"
         )
     return {
         "In short": _in_short(found, limits, top),
@@ -63,9 +63,9 @@ def lead(found: FoundRounds) -> str:
 def _in_short(found, limits, top) -> list[Markup]:
     named: list[object] = []
     for place in largest_of(found.theta, min(top, 3)):
-        between = "" if limits is None else f" ({show.between(limits[0][place], limits[1][place])})"
+        between = "" if limits is None else f" ({form.between(limits[0][place], limits[1][place])})"
         name = joined(Markup("<strong>"), label(found.last.labels[place]), Markup("</strong>"))
-        named += [", ", name, f" with about {show.share(found.theta[place])}{between}"]
+        named += [", ", name, f" with about {form.share(found.theta[place])}{between}"]
     of = "all rounds together, if values did not change" if limits is not None else f"round {max(found.collections)}"
     return [
         listing(
@@ -84,22 +84,22 @@ def _shares(found, limits, level, top) -> list[Markup]:
     end = 1.0
     if limits is not None:
         end = float(limits[1][places].max())
-        ends = Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')
-        columns += ["All rounds", f"{show.in_full(level)} interval, simultaneous", ends]
+        ends = Markup(f'Drawn<span class="ends"><span>0</span><span>{form.percent(end)}</span></span>')
+        columns += ["All rounds", f"{form.in_full(level)} interval, simultaneous", ends]
     rows = []
     for place in places:
         row = [label(found.last.labels[place])]
-        row += [show.share(found.estimates[number].theta[place]) for number in found.shown]
+        row += [form.share(found.estimates[number].theta[place]) for number in found.shown]
         if limits is not None:
             value, lower, upper = (float(each[place]) for each in (found.theta, *limits))
-            row += [show.share(value), show.between(lower, upper), strip(value, lower, upper, end)]
+            row += [form.share(value), form.between(lower, upper), strip(value, lower, upper, end)]
         rows.append(row)
     which = f"All {size:,} categories" if len(places) == size else f"The {len(places)} largest of {size:,} categories"
     left = len(found.collections) - len(found.shown)
     points = [
         "Round: estimated from the reports of that round alone. Reports of one user in two rounds depend on each "
         "other.",
-        *([f"{show.number(left, 'earlier round is', 'earlier rounds are')} not shown here."] if left else []),
+        *([f"{form.number(left, 'earlier round is', 'earlier rounds are')} not shown here."] if left else []),
     ]
     if found.together is None:
         points.append("All reports of each user together are not estimated, because there are too many.")
@@ -108,7 +108,7 @@ def _shares(found, limits, level, top) -> list[Markup]:
             "All rounds: estimated from all reports of each user together. It holds for users whose value did not "
             "change.",
             f"Interval: of all rounds, by the normal approximation. The intervals are simultaneous, with "
-            f"{show.in_full(level)} confidence.",
+            f"{form.in_full(level)} confidence.",
         ]
     return [table(columns, rows, f"{which}. Estimated shares of all people who hold the category."), listing(points)]
 
@@ -129,7 +129,7 @@ def spent(spending: Spending, rounds: list[int]) -> list[Markup]:
     for name, epsilon in losses:
         factor = math.exp(epsilon)
         rows.append([name, f"{epsilon:.4g}", change_of_odds(factor), after_at_most(_PRIOR, factor)])
-    before = f"{show.in_full(_PRIOR)} before, at most"
+    before = f"{form.in_full(_PRIOR)} before, at most"
     one = f"{spending.one_value:g}"
     points = [
         f"A user whose value changed spends up to ε∞ = {one} again with every new value. The reports do not tell who "
@@ -143,9 +143,9 @@ def spent(spending: Spending, rounds: list[int]) -> list[Markup]:
         middle, largest = spending.answers_per_user
         points.insert(
             1,
-            f"The memo, after {show.number(spending.memo_rounds, 'round', 'rounds')}, holds "
-            f"{show.number(int(spending.answers.sum()), 'permanent answer', 'permanent answers')} of "
-            f"{show.number(len(spending.answers), 'user', 'users')}, each of which spends up to {one}: a user has "
+            f"The memo, after {form.number(spending.memo_rounds, 'round', 'rounds')}, holds "
+            f"{form.number(int(spending.answers.sum()), 'permanent answer', 'permanent answers')} of "
+            f"{form.number(len(spending.answers), 'user', 'users')}, each of which spends up to {one}: a user has "
             f"spent at most {middle * spending.one_value:g} (median), no user more than "
             f"{largest * spending.one_value:g}, the times of changes apart.",
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rrjax.cli import show
 from rrjax.cli.advice import publication
 from rrjax.cli.findings import MOST_SINGLE, Findings
 from rrjax.cli.statements import contradicted, told, written
@@ -22,6 +21,7 @@ from rrjax.figures.html import (
     strip,
     table,
 )
+from rrjax.reports import form
 
 MOST_IN_TABLE, MOST_IN_DRAWING = 100, 14
 """Limits of the number of characters of a name."""
@@ -33,7 +33,7 @@ def label(name: object, longest: int = MOST_IN_TABLE) -> Markup:
 
 
 def _cut(name: object, longest: int) -> str:
-    text = show.printable(name)
+    text = form.printable(name)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -57,8 +57,8 @@ def in_short(findings: Findings) -> list[Markup]:
         named = [
             joined(
                 *(Markup("<strong>"), label(collection.labels[place]), Markup("</strong>")),
-                f" with about {show.share(findings.found.theta[place])} "
-                f"({show.between(intervals.lower[place], intervals.upper[place])})",
+                f" with about {form.share(findings.found.theta[place])} "
+                f"({form.between(intervals.lower[place], intervals.upper[place])})",
             )
             for place in findings.largest[:3]
         ]
@@ -66,7 +66,7 @@ def in_short(findings: Findings) -> list[Markup]:
     rest = "" if number == size else " The others may be rare or empty."
     points.append(
         f"{number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero: somebody holds "
-        f"{'it' if number == 1 else 'them'}. On average at most {show.in_full(intervals.fdr)} of such a list is wrong."
+        f"{'it' if number == 1 else 'them'}. On average at most {form.in_full(intervals.fdr)} of such a list is wrong."
         f"{rest}"
         if number
         else f"None of the {size:,} categories is significantly above zero."
@@ -83,11 +83,11 @@ def _shown(named: float, any_of_them: float) -> str:
         return "There are too few reports to detect any category, even one that everybody holds."
     words = (
         "Smallest share that these reports detect (with a probability of 80\N{NO-BREAK SPACE}%): "
-        f"{show.percent(named)} for a category chosen beforehand"
+        f"{form.percent(named)} for a category chosen beforehand"
     )
     if any_of_them >= 1:
         return f"{words}; none for a category picked out of all."
-    return f"{words}, {show.percent(any_of_them)} for one picked out of all."
+    return f"{words}, {form.percent(any_of_them)} for one picked out of all."
 
 
 def _listed(names: list[Markup]) -> list[Markup | str]:
@@ -100,15 +100,15 @@ def largest(findings: Findings) -> list[Markup]:
     collection, intervals, theta = findings.collection, findings.intervals, findings.found.theta
     places, size = findings.largest, collection.num_categories
     end = float(max(np.nanmax(intervals.upper[places], initial=0), np.max(theta[places])))
-    scale = Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')
+    scale = Markup(f'Drawn<span class="ends"><span>0</span><span>{form.percent(end)}</span></span>')
     named = "Reports that name it" if collection.tallied is None else "Reports that support it"
-    interval = f"{show.in_full(intervals.level)} interval, simultaneous"
+    interval = f"{form.in_full(intervals.level)} interval, simultaneous"
     columns = ["Category", "Estimated share", interval, scale, named, "Above zero"]
     rows = [
         [
             label(collection.labels[place]),
-            show.share(theta[place]),
-            show.between(intervals.lower[place], intervals.upper[place]),
+            form.share(theta[place]),
+            form.between(intervals.lower[place], intervals.upper[place]),
             strip(float(theta[place]), float(intervals.lower[place]), float(intervals.upper[place]), end),
             f"{collection.counts[place]:,}",
             "contradicted" if intervals.contradicted[place] else "yes" if intervals.found[place] else "cannot tell",
@@ -118,8 +118,8 @@ def largest(findings: Findings) -> list[Markup]:
     left, foot = size - len(places), None
     if left:
         others = collection.num_reports - int(collection.counts[places].sum())
-        share = show.percent(max(1 - float(theta[places].sum()), 0.0))
-        name = show.number(left, "other category", "other categories")
+        share = form.percent(max(1 - float(theta[places].sum()), 0.0))
+        name = form.number(left, "other category", "other categories")
         foot = [name, share, "", "", f"{others:,}" if collection.tallied is None else "", ""]
     which = f"The {len(places)} largest of {size:,} categories" if left else f"All {size:,} categories"
     return [
@@ -131,20 +131,20 @@ def largest(findings: Findings) -> list[Markup]:
 def _reading(findings: Findings) -> list[object]:
     """Sentences about how to read the table."""
     intervals, places = findings.intervals, findings.largest
-    level = show.in_full(intervals.level)
+    level = form.in_full(intervals.level)
     points: list[object] = [
         "Estimated share: the share of all people who hold the category. It is not the share of the reports, most of "
         "which may be random. Each share is estimated by its posterior mean; the prior is estimated from the same "
         "reports.",
         f"Interval: it holds the true share. The intervals are simultaneous, with {level} confidence: in at most "
-        f"{show.in_full(1 - intervals.level)} of such collections any of them is wrong."
+        f"{form.in_full(1 - intervals.level)} of such collections any of them is wrong."
         + (
             " For a category that was chosen before looking at the reports, `rrjax estimate` gives a shorter interval."
             if intervals.num_tests > 1
             else ""
         ),
         "Above zero: yes where the share is significantly above zero, which means that somebody holds the category. "
-        f"On average at most {show.in_full(intervals.fdr)} of all yes are wrong (false discovery rate). "
+        f"On average at most {form.in_full(intervals.fdr)} of all yes are wrong (false discovery rate). "
         "\N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports may come from "
         "chance alone.",
     ]
@@ -158,7 +158,7 @@ def _reading(findings: Findings) -> list[object]:
     outside = int(intervals.misses(findings.found.theta)[places].sum())
     if outside:
         points.append(
-            f"{show.number(outside, 'estimate in the table lies', 'estimates in the table lie')} outside the interval: "
+            f"{form.number(outside, 'estimate in the table lies', 'estimates in the table lie')} outside the interval: "
             "an estimate makes all shares fit together, an interval is about one share. For a single share, believe "
             "the interval."
         )
@@ -171,7 +171,7 @@ def in_order(findings: Findings) -> list[Markup]:
     domain, size = collection.counted.domain, collection.num_categories
     if not (domain.is_range or findings.ordered):
         return []
-    labels, level = collection.labels, show.in_full(intervals.level)
+    labels, level = collection.labels, form.in_full(intervals.level)
     ends_named = " to ".join(_cut(labels[place], MOST_IN_DRAWING) for place in (0, -1))
     if size <= MOST_SINGLE:
         values, limits = findings.found.theta, (intervals.lower, intervals.upper)
@@ -193,15 +193,15 @@ def in_order(findings: Findings) -> list[Markup]:
     )
     most = int(np.argmax(values))
     name = " – ".join(_cut(each, MOST_IN_TABLE) for each in ends[most])
-    words = f"{caption} The largest {what}: {name}, {show.percent(values[most])}"
-    words += "." if limits is None else f" ({show.between(limits[0][most], limits[1][most])})."
+    words = f"{caption} The largest {what}: {name}, {form.percent(values[most])}"
+    words += "." if limits is None else f" ({form.between(limits[0][most], limits[1][most])})."
     drawing = profile(np.asarray(values), limits, _across(findings), f"{words} All numbers are in the table below.")
     columns = [first_column, "Estimated share", *([] if limits is None else [f"{level} interval"])]
     rows = [
         [
             joined(label(name[0]), *(joined(" – ", label(last)) for last in name[1:])),
-            show.share(value),
-            *([] if limits is None else [show.between(limits[0][row], limits[1][row])]),
+            form.share(value),
+            *([] if limits is None else [form.between(limits[0][row], limits[1][row])]),
         ]
         for row, (name, value) in enumerate(zip(ends, values, strict=True))
     ]
@@ -236,8 +236,8 @@ def asked_for(findings: Findings) -> list[Markup]:
     shares = all(row.statement.kind == "share" and row.about != "difference" for row in rows)
     end = float(np.nanmax([row.upper for row in rows], initial=0)) if shares else 1.0
     columns: list[object] = ["What", *([label(asked.by)] if several else []), "Estimate"]
-    columns += [f"{show.in_full(findings.intervals.level)} interval"]
-    columns += [Markup(f'Drawn<span class="ends"><span>0</span><span>{show.percent(end)}</span></span>')] * shares
+    columns += [f"{form.in_full(findings.intervals.level)} interval"]
+    columns += [Markup(f'Drawn<span class="ends"><span>0</span><span>{form.percent(end)}</span></span>')] * shares
     cells = []
     for row in rows:
         value, _, interval = written(row)
@@ -253,6 +253,6 @@ def asked_for(findings: Findings) -> list[Markup]:
     if words := contradicted(rows, findings.intervals.level, collection):
         parts.append(paragraph(words))
     if findings.num_left_out:
-        number = show.number(findings.num_left_out, "row is", "rows are")
+        number = form.number(findings.num_left_out, "row is", "rows are")
         parts.append(paragraph(f"{number} left out: a column named by a flag has no value there.", kind="note"))
     return parts

@@ -12,7 +12,6 @@ from typing import Any
 
 import typer
 
-from rrjax.cli import show
 from rrjax.cli.answers import said
 from rrjax.cli.collection import Collection
 from rrjax.cli.estimates import too_large
@@ -20,6 +19,7 @@ from rrjax.cli.findings import Findings
 from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
 from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, table, versions
+from rrjax.reports import form
 
 _PACKAGES = ("rrjax", "jax", "numpy", "duckdb")
 _PRIORS = (0.01, 0.1, 0.5)
@@ -58,11 +58,11 @@ def believed(findings: Findings) -> list[Markup]:
         )
     points.append(
         "The standard error of the estimated share of an empty category is "
-        f"{show.percent(collection.standard_error)}; with four times as many people it would be half of that."
+        f"{form.percent(collection.standard_error)}; with four times as many people it would be half of that."
     )
     points.append(
         "Where the intervals of two categories do not overlap, the one with the higher interval has the larger share, "
-        f"with {show.in_full(intervals.level)} confidence for all such pairs at once."
+        f"with {form.in_full(intervals.level)} confidence for all such pairs at once."
     )
     return [listing(points)]
 
@@ -79,7 +79,7 @@ def likeliest(findings: Findings) -> list[Markup]:
         ]
     found, best = shown[0], shown[1]
     rows = [
-        [label(collection.labels[place]), *(show.share(each.theta[place]) for each in shown)]
+        [label(collection.labels[place]), *(form.share(each.theta[place]) for each in shown)]
         for place in findings.largest
     ]
     words = [
@@ -91,10 +91,10 @@ def likeliest(findings: Findings) -> list[Markup]:
     if math.isfinite(gap):
         words.append(
             "Certificate: no distribution has a log-likelihood that is higher by more than "
-            f"{show.at_most(max(gap, 0.0))} nats per report"
+            f"{form.at_most(max(gap, 0.0))} nats per report"
             + (
                 f", and the exact maximum differs from the column {best.title} by a total variation of at most "
-                f"{show.at_most(min(near, 1))}."
+                f"{form.at_most(min(near, 1))}."
                 if math.isfinite(near)
                 else "."
             )
@@ -137,15 +137,15 @@ def meaning(findings: Findings) -> list[Markup]:
     words = (
         f"What a report discloses is bounded by ε = {epsilon:.4g}. Whatever somebody believed about a person before, "
         f"seeing that person's report changes the odds by a factor of at most e^ε = {change_of_odds(factor)}. Example: "
-        f"somebody who believed with {show.in_full(_PRIORS[0])} probability that a person holds a category believes it "
+        f"somebody who believed with {form.in_full(_PRIORS[0])} probability that a person holds a category believes it "
         f"with at most {after_at_most(_PRIORS[0], factor)} after seeing the report. ε = 0 would disclose nothing."
     )
     top = float(findings.found.theta[findings.largest[0]])
     name = label(collection.labels[findings.largest[0]])
     priors = [(f"1 in {size:,} (nothing is known)", 1 / size)]
-    priors += [(show.in_full(prior), prior) for prior in _PRIORS if prior * size != 1]
+    priors += [(form.in_full(prior), prior) for prior in _PRIORS if prior * size != 1]
     if 0 < top < 1 and not findings.flat:
-        priors.append((joined(show.percent(top), ", the estimated share of ", name), top))
+        priors.append((joined(form.percent(top), ", the estimated share of ", name), top))
     rows = [[prior, after_at_most(share, factor), after_at_most(share, 1 / factor)] for prior, share in priors]
     caption = (
         "What a report discloses about one person: the probability that the person holds a category, before and after "
@@ -178,12 +178,12 @@ def after_at_most(prior: float, factor: float) -> str:
     after = factor * prior / (factor * prior + 1 - prior)
     if after > 0.9999:
         return "≥ 99.99\N{NO-BREAK SPACE}%"
-    return show.percent(after) if after > 1e-5 else "≤ 0.001\N{NO-BREAK SPACE}%"
+    return form.percent(after) if after > 1e-5 else "≤ 0.001\N{NO-BREAK SPACE}%"
 
 
 def _chance(probability: float) -> str:
     """A probability in percent, or as 1 in a number if it is very small."""
-    return show.percent(probability) if probability > 1e-5 else f"1 in {1 / probability:,.0f}"
+    return form.percent(probability) if probability > 1e-5 else f"1 in {1 / probability:,.0f}"
 
 
 def how_made(findings: Findings, context: typer.Context, made: datetime) -> list[Markup]:
@@ -195,7 +195,7 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
         reports += f"; {counted.num_missing:,} of {counted.num_rows:,} rows hold none"
     estimate = (
         f"{findings.found.estimator.name}; intervals: Clopper–Pearson, simultaneous (Bonferroni), "
-        f"{show.in_full(intervals.level)}; false discovery rate {show.in_full(intervals.fdr)}"
+        f"{form.in_full(intervals.level)}; false discovery rate {form.in_full(intervals.fdr)}"
     )
     return [provenance(collection, collection.files, context, made, reports=reports, estimate=estimate)]
 
@@ -205,7 +205,7 @@ def provenance(
 ) -> Markup:
     """A table of the command, the files, the mechanism, versions and date."""
     counted, mechanism, metadata = collection.counted, collection.mechanism, collection.counted.metadata
-    names = [show.printable(Path(file).name) for file in files.source.files()]
+    names = [form.printable(Path(file).name) for file in files.source.files()]
     listed = ", ".join(names[:5]) + (f" … ({len(names):,} files)" if len(names) > 5 else "")
     made_by, epsilon = mechanism.name, f"{collection.epsilon:.12g} nats"
     if metadata is not None and metadata.round is not None:
@@ -216,9 +216,9 @@ def provenance(
     rows: dict[str, object] = {
         "Command": _typed(command_line(context)),
         "Read": listed,
-        "Column": show.printable(counted.column),
+        "Column": form.printable(counted.column),
         "Reports": reports,
-        "Categories": show.printable(counted.domain.describe()) + said(counted.domain, collection.yes),
+        "Categories": form.printable(counted.domain.describe()) + said(counted.domain, collection.yes),
         "Mechanism": made_by + (f" ({mechanism.note})" if mechanism.note else ""),
         "ε": epsilon,
         "Known from": "the file, which says how its reports were made"
@@ -240,7 +240,7 @@ def provenance(
 
 def _typed(words: list[str]) -> Markup:
     """A command line as markup, with line breaks only between its words."""
-    whole = (joined(Markup("<span>"), show.printable(word), Markup("</span>")) for word in words)
+    whole = (joined(Markup("<span>"), form.printable(word), Markup("</span>")) for word in words)
     return joined(Markup("<code>"), *(part for word in whole for part in (" ", word)), Markup("</code>"))
 
 

@@ -25,6 +25,7 @@ from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.mechanisms.surveys import groups
+from rrjax.reports import form
 
 MOST_ROUNDS = 6
 """Rounds that a table shows, the last ones."""
@@ -63,7 +64,7 @@ class FoundRounds:
         """A sentence about the rounds."""
         spending, last = self.spending, self.last
         return (
-            f"{show.number(len(self.collections), 'round', 'rounds')} of {spending.metadata.mechanism.name} in column "
+            f"{form.number(len(self.collections), 'round', 'rounds')} of {spending.metadata.mechanism.name} in column "
             f"{last.counted.column!r}; domain: {last.counted.domain.describe()}; ε = {last.epsilon:.6g} nats a report, "
             f"{spending.one_value:.6g} for all reports of one value"
         )

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rrjax.cli import show
 from rrjax.data.errors import DataError
 from rrjax.io.memos import MemoFile, head_of
 from rrjax.io.metadata import Metadata
 from rrjax.mechanisms import PROTOCOLS
+from rrjax.reports import form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Spending:
 
     def sentence(self) -> str:
         """What users have spent, for a line under a table."""
-        often, least = show.number(self.median, "report", "reports"), f"{self.after(self.median):.4g}"
+        often, least = form.number(self.median, "report", "reports"), f"{self.after(self.median):.4g}"
         gave = (
             f"{often} (median), at most {self.most:,}; of one value these spend {least} and {self.after(self.most):.4g}"
         )

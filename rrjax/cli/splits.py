@@ -11,6 +11,7 @@ from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output, check_epsilon, listed_in, refuse_flags
 from rrjax.data.errors import UsageError
+from rrjax.reports import form
 
 WAYS = {
     "all": "all columns",
@@ -59,8 +60,8 @@ def run(columns: str, epsilon: float | None, users: int | None, others: dict[str
     )
     table = show.table("a user reports", "ε of each", "error of a share", "error of a cell")
     for row in rows:
-        cells = show.percent(row.cell) if math.isfinite(row.cell) else "unknown"
-        table.add_row(WAYS[row.name].format(row.number), f"{row.epsilon:.4g}", show.percent(row.share), cells)
+        cells = form.percent(row.cell) if math.isfinite(row.cell) else "unknown"
+        table.add_row(WAYS[row.name].format(row.number), f"{row.epsilon:.4g}", form.percent(row.share), cells)
     show.show_table(table)
     show.out.print()
     best = min(rows, key=lambda row: row.cell)
@@ -78,5 +79,5 @@ def _draw(plot: Path, sizes: list[int], epsilon: float, users: int) -> None:
     with show.drawing():
         from rrjax.figures import save, splits_figure
 
-        title = f"K = {', '.join(f'{size:,}' for size in sizes)}; {show.number(users, 'user', 'users')}"
+        title = f"K = {', '.join(f'{size:,}' for size in sizes)}; {form.number(users, 'user', 'users')}"
         save(splits_figure(sizes, epsilon, users, title=title), plot)

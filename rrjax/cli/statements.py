@@ -21,6 +21,7 @@ from rrjax.cli.normal import normal_estimate, normal_sum
 from rrjax.cli.options import Asked, Output, listed_in
 from rrjax.cli.public_columns import Part, parts_of, shares_of
 from rrjax.data.errors import UsageError
+from rrjax.reports import form
 
 About: TypeAlias = Literal["users", "difference", "population"]
 LONGEST_LEVEL = 24
@@ -97,7 +98,7 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
     show.say(collection.summary())
     show.warn(collection.warnings)
     if num_left_out:
-        rows_are = show.number(num_left_out, "row is", "rows are")
+        rows_are = form.number(num_left_out, "row is", "rows are")
         show.warn([f"{rows_are} left out: a column named by a flag has no value there."])
     _show(rows, asked, level, collection)
     show.explain(_explanations(rows, asked, level), output.explain, "inference")
@@ -127,7 +128,7 @@ def _statements(collection: Collection, asked: Asked, top: int) -> list[Statemen
         statements.append(Statement(name, "share", members))
     if not statements:  # without a statement, the shares of the most frequent categories
         largest, every = np.argsort(-collection.counts, kind="stable")[:top], np.arange(len(labels))
-        statements = [Statement(show.printable(labels[place]), "share", every == place) for place in largest]
+        statements = [Statement(form.printable(labels[place]), "share", every == place) for place in largest]
     names = [statement.name for statement in statements]
     if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
         flag = {"mean": "--mean", "quantile": "--quantile", "share": "--group"}[statements[names.index(twice)].kind]
@@ -146,14 +147,14 @@ def _numbers(collection: Collection) -> np.ndarray:
             numbers.append(float(label))
         except ValueError:
             raise UsageError(
-                f"--mean needs labels that are numbers, and the label {show.printable(label)!r} is not a number: ask "
+                f"--mean needs labels that are numbers, and the label {form.printable(label)!r} is not a number: ask "
                 "for --group instead",
                 flag="--mean",
                 value=label,
             ) from None
         if not math.isfinite(numbers[-1]):
             raise UsageError(
-                f"--mean needs labels that are finite numbers, and the label {show.printable(label)!r} is not: if it "
+                f"--mean needs labels that are finite numbers, and the label {form.printable(label)!r} is not: if it "
                 "stands for a missing answer, name it with --missing",
                 flag="--mean",
                 value=label,
@@ -288,12 +289,12 @@ def _row(statement: Statement, level: str, number: int, found: inference.Estimat
 def _show(rows: list[Row], asked: Asked, level: float, collection: Collection) -> None:
     show.out.print()
     several = asked.by is not None
-    names = ["statement", *([show.printable(asked.by)] if several else [])]
-    titles = "reports", "estimate", "std. error", show.interval(level)
+    names = ["statement", *([form.printable(asked.by)] if several else [])]
+    titles = "reports", "estimate", "std. error", form.interval(level)
     table = show.table(*map(Text, names), *titles, names=len(names), max_width=30)
     for row in rows:  # each row has its name, because a narrow terminal shows the columns in several blocks
         place = [Text(_short(row.level))] if several else []
-        table.add_row(Text(show.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
+        table.add_row(Text(form.printable(row.statement.name)), *place, f"{row.num_reports:,}", *written(row))
     show.show_table(table)
     show.out.print()
     show.say(told(rows, asked, exact=collection.mechanism.names_one))
@@ -309,7 +310,7 @@ def contradicted(rows: list[Row], level: float, collection: Collection) -> str:
 
 def told(rows: list[Row], asked: Asked, *, exact: bool) -> str:
     """Sentences about the kinds of the intervals, for how many users they are valid, and impossible estimates."""
-    number = show.number(count := sum(row.impossible for row in rows), "estimate is", "estimates are")
+    number = form.number(count := sum(row.impossible for row in rows), "estimate is", "estimates are")
     beyond = f" {number} impossible, as unbiased ones may be: believe the interval."
     return _validity(rows, asked, exact=exact) + beyond * (count > 0)
 
@@ -351,7 +352,7 @@ def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]
         if quantiles
         else "",
         "std. error": "standard error of the estimate" + "; quantiles have none" * quantiles,
-        show.interval(level): "holds the true value with this confidence, each row for itself",
+        form.interval(level): "holds the true value with this confidence, each row for itself",
         "all": "the users of all levels together" if asked.by is not None else "",
     }
     if "difference" in abouts:
@@ -362,7 +363,7 @@ def _explanations(rows: list[Row], asked: Asked, level: float) -> dict[str, str]
 
 
 def _short(level: str) -> str:
-    level = show.printable(level)
+    level = form.printable(level)
     return level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
 
 
@@ -398,11 +399,11 @@ def written(row: Row) -> tuple[str, str, str]:
     if row.statement.kind == "quantile":
         if row.contradicted:
             return "–", "", "–"
-        return show.printable(row.value), "", f"{show.printable(row.lower)} – {show.printable(row.upper)}"
+        return form.printable(row.value), "", f"{form.printable(row.lower)} – {form.printable(row.upper)}"
     known = math.isfinite(row.standard_error)
     if row.statement.kind == "share":
-        error = show.percent(row.standard_error) if known else ""
-        return show.percent(row.value), error, show.between(row.lower, row.upper)
-    digits = show.decimals(row.standard_error)
+        error = form.percent(row.standard_error) if known else ""
+        return form.percent(row.value), error, form.between(row.lower, row.upper)
+    digits = form.decimals(row.standard_error)
     limits = "–" if row.contradicted else f"{row.lower:,.{digits}f} – {row.upper:,.{digits}f}"
     return f"{row.value:,.{digits}f}", f"{row.standard_error:,.{digits}f}" if known else "", limits

@@ -26,6 +26,7 @@ from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError, check_installed
 from rrjax.figures.html import is_page
 from rrjax.io.write import check_writable, make_folder
+from rrjax.reports import form
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -265,7 +266,7 @@ def _summarize(jobs: list[Job]) -> bool:
     for job in jobs:
         number, attributes = len(job.study.configurations()), job.dataset.attrs
         show.say(
-            f"{job.name}: {show.number(number, 'configuration', 'configurations')} × {job.study.num_seeds:,} seeds, "
+            f"{job.name}: {form.number(number, 'configuration', 'configurations')} × {job.study.num_seeds:,} seeds, "
             f"{', '.join(job.study.estimators)}; on {attributes['devices']}, {attributes['precision']}: "
             f"{computing_time([job.dataset.attrs])}"
         )

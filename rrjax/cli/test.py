@@ -33,6 +33,7 @@ from rrjax.cli.testing import (
 from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.inference.marginal_tests import alike, num_tests_of
+from rrjax.reports import form
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -244,7 +245,7 @@ def _trend(
     """Tests whether shares rise or fall over collections."""
     if times and len(times) != len(collections):
         raise UsageError(
-            f"--time was given {show.number(len(times), 'time', 'times')} for {len(collections)} collections; give it "
+            f"--time was given {form.number(len(times), 'time', 'times')} for {len(collections)} collections; give it "
             "once for each",
             flag="--time",
         )

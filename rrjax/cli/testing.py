@@ -25,6 +25,7 @@ from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
 from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
 from rrjax.io.source import copies
 from rrjax.io.tallies import as_jax_integers
+from rrjax.reports import form
 
 MOST_DRAWS = 10_000_000
 USUAL_DRAWS = 9999
@@ -174,13 +175,13 @@ def show_outcomes(
         return
     several = len(collections) > 1
     for collection in collections:
-        file = show.printable(collection.files.name) if several else ""
+        file = form.printable(collection.files.name) if several else ""
         show.say(collection.summary(file))
         show.warn([f"{file}: {warning}" if several else warning for warning in collection.warnings])
     show.warn(_repeated(collections))
     for outcome in outcomes:
         show.out.print()
-        show.out.print(Text(show.printable(outcome["question"]), style="bold"))
+        show.out.print(Text(form.printable(outcome["question"]), style="bold"))
         error = (
             f"± {outcome['standard_error']:.1g} from {options.most_draws:,} draws" if outcome["simulated"] else "exact"
         )
@@ -241,7 +242,7 @@ def tally_of(collection: Collection) -> Tally:
 def label_of(collection: Collection, result: inference.HypothesisTest) -> str | None:
     """The label of the category that differs most; None if there is none."""
     place = int(result.category) if isinstance(result, CategoryTest) else -1
-    return show.printable(collection.labels[place]) if place >= 0 else None
+    return form.printable(collection.labels[place]) if place >= 0 else None
 
 
 def least_of_fit(collection: Collection, theta: np.ndarray | None) -> float:

@@ -17,6 +17,7 @@ from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.whole_reports import errors_of_whole_reports
+from rrjax.reports import form
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,16 +81,16 @@ def show_side_by_side(
     top: int,
 ) -> None:
     """Prints a table of the largest categories: parts, all together with its interval, and what stands beside it."""
-    titles = [*parts, *(title for name in of_all for title in (name, show.interval(level))), *beside]
+    titles = [*parts, *(title for name in of_all for title in (name, form.interval(level))), *beside]
     table = show.table("category", *titles, max_width=40)
     limits = {name: each.interval(level) for name, each in of_all.items()}
     for place in largest_of(by, top):
-        cells = [show.printable(labels[place]), *(show.share(each[place]) for each in parts.values())]
+        cells = [form.printable(labels[place]), *(form.share(each[place]) for each in parts.values())]
         for name, each in of_all.items():
             low, high = limits[name]
-            cells += [show.share(each.theta[place]), show.between(low[place], high[place])]
-        table.add_row(*cells, *(show.share(each[place]) for each in beside.values()))
+            cells += [form.share(each.theta[place]), form.between(low[place], high[place])]
+        table.add_row(*cells, *(form.share(each[place]) for each in beside.values()))
     show.show_table(table)
     left = len(labels) - min(top, len(labels))
     if left:
-        show.say(f"… and {show.number(left, 'more category', 'more categories')}", style="dim")
+        show.say(f"… and {form.number(left, 'more category', 'more categories')}", style="dim")

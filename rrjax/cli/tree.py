@@ -25,6 +25,7 @@ from rrjax.cli.joint import (
 from rrjax.cli.options import Output
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
+from rrjax.reports import form
 
 MOST_FIT_DRAWS, LEAST_FIT_DRAWS = 499, 99
 MOST_DRAWN_VALUES = 1 << 29
@@ -56,7 +57,7 @@ def run(files: Files, joint: Joint, level: float, output: Output) -> None:
         show.record(facts | output.files)
         return
     show_head(columns, warnings_of(columns))
-    table = show.table("columns", "Cramér's V", show.interval(level), "mutual information")
+    table = show.table("columns", "Cramér's V", form.interval(level), "mutual information")
     for edge in edges:
         value, limits = written(edge, "cramers_v", 3)
         table.add_row(_named(edge), value, limits.replace("to", "–"), written(edge, "mutual_information", 4)[0])
@@ -126,7 +127,7 @@ def _of_fit(fit: dict[str, Any] | None) -> list[str]:
 
 
 def _named(pair: dict[str, Any]) -> str:
-    return " × ".join(map(show.printable, pair["columns"]))
+    return " × ".join(map(form.printable, pair["columns"]))
 
 
 def _rows(columns: Columns, tables: dict[tuple[int, ...], np.ndarray]) -> dict[str, np.ndarray]:

@@ -20,11 +20,11 @@ from refusals import blames  # noqa: E402
 
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
-from rrjax.cli import show  # noqa: E402
 from rrjax.data.errors import Contradiction  # noqa: E402
 from rrjax.estimators.catalogue import ESTIMATORS  # noqa: E402
 from rrjax.io.domain import Domain  # noqa: E402
 from rrjax.io.metadata import MechanismRecord, Metadata  # noqa: E402
+from rrjax.reports import form  # noqa: E402
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -388,7 +388,7 @@ def test_the_truth_may_be_counts(invoke, collection):
 @pytest.mark.parametrize("bound", [1.4e-16, 3e-9, 9.99e-5, 1.0000001e-3, 0.5])
 def test_a_printed_bound_is_a_bound(bound):
     for digits in (1, 2):
-        assert bound <= float(show.at_most(bound, digits)) <= bound * (1 + 10 ** (1 - digits))
+        assert bound <= float(form.at_most(bound, digits)) <= bound * (1 + 10 ** (1 - digits))
 
 
 @pytest.mark.long

@@ -16,12 +16,12 @@ from refusals import blames
 
 import rrjax
 from rrjax import inference, io
-from rrjax.cli import show
 from rrjax.cli.collection import Collection
 from rrjax.cli.findings import fit_of
 from rrjax.cli.reading import Files
 from rrjax.io.domain import Domain
 from rrjax.io.read import CountedReports
+from rrjax.reports import form
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -52,7 +52,7 @@ def text_of(name):
 
 
 def percent(share):
-    return show.percent(share).replace("\N{NO-BREAK SPACE}", " ")
+    return form.percent(share).replace("\N{NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.long
@@ -81,7 +81,7 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     # The largest share, its interval among all, and what ε means, as the library has them.
     theta = rrjax.empirical_bayes(COUNTS, 2.0).theta
     lower, upper = inference.intervals(COUNTS, 2.0, simultaneous="bonferroni")
-    interval = show.between(lower[0], upper[0]).replace("\N{NO-BREAK SPACE}", " ")
+    interval = form.between(lower[0], upper[0]).replace("\N{NO-BREAK SPACE}", " ")
     assert re.search(rf"Zürich\D+{re.escape(percent(theta[0]))} \({re.escape(interval)}\)", text)
     found = int(inference.discoveries(COUNTS, 2.0).sum())
     assert f"{found} of 10 categories" in text
@@ -96,7 +96,7 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     assert f" {percent(named)} for a category chosen beforehand, {percent(picked)} for one picked out of all." in text
     members = np.isin(LABELS, ["Zürich", "a & b"])
     share = inference.group_share(COUNTS, 2.0, members=members)
-    limits = show.between(share.lower, share.upper).replace("\N{NO-BREAK SPACE}", " ")
+    limits = form.between(share.lower, share.upper).replace("\N{NO-BREAK SPACE}", " ")
     assert f"two{percent(share.value)}{limits}" in text
     assert re.search(r"no distribution has a log-likelihood that is higher by more than \S+ nats per report", text)
     assert "Where <they> live" in text
@@ -121,7 +121,7 @@ def test_reports_that_contradict_their_mechanism_are_called_so_first(invoke):
 
 
 def test_shares_next_to_zero_have_no_digits():
-    assert [show.share(each) for each in (0.0, 2e-7, 1e-6, -2e-7)] == [
+    assert [form.share(each) for each in (0.0, 2e-7, 1e-6, -2e-7)] == [
         "0\N{NO-BREAK SPACE}%",
         "< 0.0001\N{NO-BREAK SPACE}%",
         "0.0001\N{NO-BREAK SPACE}%",
@@ -142,7 +142,7 @@ def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     assert len(re.findall(r'scope="row"><bdi>\d+</bdi> – ', Path("bands.html").read_text("utf-8"))) == 20
     members = np.arange(1000) < 50
     band = inference.group_share(np.bincount(reports, minlength=1000), 5.0, members=members, level=1 - 0.05 / 20)
-    assert f"0 – 49{percent(band.value)}{show.between(band.lower, band.upper)}".replace("\xa0", " ") in text
+    assert f"0 – 49{percent(band.value)}{form.between(band.lower, band.upper)}".replace("\xa0", " ") in text
     assert "The largest band: 0 – 49" in Path("bands.html").read_text("utf-8")  # for who does not see the figure
     # So few that each has a bar, in whatever order a list has.
     Path("ten.txt").write_text("\n".join("abcdefghij"))

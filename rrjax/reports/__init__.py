@@ -1,0 +1,1 @@
+"""Reports with everything that is needed to use them, and what they answer."""
