@@ -6,11 +6,11 @@ import numpy as np
 
 import rrjax
 from rrjax import inference
-from rrjax.cli.collection import Collection
 from rrjax.cli.estimates import Estimate, ShareIntervals, too_large
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
 """Headings of the columns if no estimator is named."""
@@ -25,7 +25,7 @@ def heading(estimate: Estimate) -> str:
     return estimate.title if estimate.undetermined else PLAIN[estimate.estimator.name]
 
 
-def advice(collection: Collection, estimates: list[Estimate], headings: list[str]) -> str:
+def advice(collection: Reports, estimates: list[Estimate], headings: list[str]) -> str:
     """A sentence that says which of the leading estimates to report, and why."""
     closest, name = estimates[0], headings[0]
     size, noise = collection.num_categories, collection.standard_error
@@ -48,7 +48,7 @@ def advice(collection: Collection, estimates: list[Estimate], headings: list[str
 
 
 @ending_at_once()
-def publication(collection: Collection, estimate: Estimate, intervals: ShareIntervals) -> str:
+def publication(collection: Reports, estimate: Estimate, intervals: ShareIntervals) -> str:
     """A sentence to publish with a simultaneous interval: on the largest category or, of yes and no, on yes."""
     yes_or_no = collection.design is not None and collection.num_categories == 2
     place = 0 if yes_or_no else int(np.argmax(estimate.theta))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from rrjax.cli.options import listed_in
 from rrjax.data.errors import UsageError
 from rrjax.io.domain import Domain
-from rrjax.mechanisms import Design
 from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
-from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import as_numbers
 from rrjax.reports import form
 
@@ -42,21 +40,6 @@ def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
             flag="--domain",
         )
     return place
-
-
-def known_yes(domain: Domain, design: Design | None) -> int | None:
-    """The category number of yes among the answers to a design; None where no answer is the yes."""
-    if isinstance(design, YesOrNo) and not design.symmetric:
-        return design.yes_category
-    return None if design is None else domain.place_of_yes
-
-
-def said(domain: Domain, yes: int | None) -> str:
-    """Which answer is yes, and which is no, to follow a sentence; empty for None."""
-    if yes is None:
-        return ""
-    labels = [form.printable(each) for each in domain.labels()]
-    return f"; yes: {labels[yes]}, no: {labels[1 - yes]}"
 
 
 def in_order(name: str, text: str, domain: Domain | None) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 import typer
 
 from rrjax.cli import numbers, show
-from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.estimates import (
@@ -28,13 +27,14 @@ from rrjax.cli.estimates import (
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, check_rate, estimator_name, estimator_names, flags
 from rrjax.cli.paths import READS
-from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
+from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, ReportFiles, other_files, read_collection
 from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 from rrjax.io.numbers import of_numbers
 from rrjax.numerics.programs import program
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
 """Estimators whose shares are printed if more than four were run; the file of --out holds all."""
@@ -48,7 +48,7 @@ def everything(ordered: bool = False) -> list[str]:
     return [name for name, entry in ESTIMATORS.items() if not entry.by_name and (ordered or not entry.ordered)]
 
 
-def able(collection: Collection, ordered: bool = False) -> list[str]:
+def able(collection: Reports, ordered: bool = False) -> list[str]:
     """The estimators of `everything` that can be run on these reports."""
     names = everything(ordered)
     if collection.tallied is not None:  # whose maximum may have a closed form
@@ -65,7 +65,7 @@ class ComparisonOutput(Output):
 
 @flags()
 def compare(
-    reports: Reports,
+    reports: ReportFiles,
     *,
     truth: Annotated[
         list[str] | None, typer.Option(help="A file of the true values; repeatable, globs work."), READS
@@ -135,7 +135,7 @@ def compare(
     run(collection, shares, list(dict.fromkeys(estimator or able(collection, ordered))), output, level)
 
 
-def run(collection: Collection, truth: np.ndarray | None, names: list[str], output: Output, level: float) -> None:
+def run(collection: Reports, truth: np.ndarray | None, names: list[str], output: Output, level: float) -> None:
     """Runs the named estimators, measures them against the truth, writes and prints the results."""
     with show.status("Estimating …") as status:
         tasks = [partial(estimated, collection, name) for name in names]
@@ -187,7 +187,7 @@ def _distances(theta, truth):
     return {name: measure(theta, truth, None, None) for name, measure in measures.items() if measure is not None}
 
 
-def _show_comparison(collection: Collection, estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
+def _show_comparison(collection: Reports, estimates: list[Estimate], errors: list[dict[str, float]] | None) -> None:
     """Prints one row per estimator: likelihood, certificate and, if the truth is known, errors."""
     table = show.table("", "> 0", "< 0", "NLL", "gap", *(ERRORS.values() if errors is not None else ()))
     for row, found in enumerate(estimates):
@@ -222,7 +222,7 @@ def _show_comparison(collection: Collection, estimates: list[Estimate], errors: 
             show.beware(found.caution)
 
 
-def _explanations(collection: Collection, estimates: list[Estimate], *, measured: bool) -> dict[str, str]:
+def _explanations(collection: Reports, estimates: list[Estimate], *, measured: bool) -> dict[str, str]:
     """Explains each row and each column."""
     words = {found.title: found.note for found in estimates}
     words["NLL"] = ""

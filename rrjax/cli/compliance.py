@@ -12,7 +12,6 @@ import typer
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.answers import said
 from rrjax.cli.design import PANEL, SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output, listed_in, refuse_flags
@@ -21,6 +20,7 @@ from rrjax.data.errors import UsageError
 from rrjax.io.rows import count_pairs
 from rrjax.mechanisms import Compliance, UnrelatedQuestionTwoSamples
 from rrjax.reports import form
+from rrjax.reports.yes_or_no import said
 
 OF = {"complying": "of those who comply", "all": "of all", "least": "of all, at least"}
 """Of whom the share is, by the design."""

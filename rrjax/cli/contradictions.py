@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from rrjax import inference
-from rrjax.cli.collection import FALSE_ALARM, Collection
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.data.tally import Tally
 from rrjax.io.tallies import as_jax_integers
 from rrjax.numerics.programs import program
 from rrjax.reports import form
+from rrjax.reports.reports import FALSE_ALARM, Reports
 
 
 @ending_at_once()
-def check_contradictions(collection: Collection) -> None:
+def check_contradictions(collection: Reports) -> None:
     """Tests reports against their mechanism and ε; adds the tests to the collection, and a warning if they reject."""
     tally, tests = _tally(collection), collection.metadata_tests
     found = inference.contradiction_test(tally, collection.mechanism)
@@ -37,7 +37,7 @@ def check_contradictions(collection: Collection) -> None:
         )
 
 
-def _tally(collection: Collection) -> Tally:
+def _tally(collection: Reports) -> Tally:
     if collection.tallied is not None:
         return collection.tallied.tally
     number = as_jax_integers(np.asarray(collection.num_reports))
@@ -55,7 +55,7 @@ def _facts(excess: inference.Excess) -> dict[str, float]:
     }
 
 
-def _contradiction(collection: Collection, tally: Tally, name: str) -> str:
+def _contradiction(collection: Reports, tally: Tally, name: str) -> str:
     """What one of the tests rejected, in words."""
     test, number = collection.metadata_tests[name], collection.num_reports
     named = "named" if collection.tallied is None or collection.design is not None else "supported"

@@ -17,15 +17,15 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import compare, estimate, show
-from rrjax.cli.collection import read_collection
-from rrjax.cli.options import Confidence, Explain, Output, check_epsilon, flags
+from rrjax.cli.options import Confidence, Explain, Output, flags
 from rrjax.cli.paths import FILLS
 from rrjax.cli.randomization import Randomization, make_reports
 from rrjax.cli.randomize import show_made
-from rrjax.cli.reading import Files, Reading
+from rrjax.cli.reading import Files, Reading, read_collection
 from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError, check_installed
 from rrjax.io.write import check_writable, make_folder, replacing
+from rrjax.reports.epsilon import check_epsilon
 
 _MADE = ".rrjax-demo.json"
 """Name of the file that knows which files of its folder a demonstration made: their digests."""

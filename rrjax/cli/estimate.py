@@ -11,7 +11,6 @@ import typer
 
 from rrjax.cli import numbers, show
 from rrjax.cli.advice import advice, heading, publication
-from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.compliance import Samples
 from rrjax.cli.compliance import run as run_compliance
 from rrjax.cli.design import SurveyDesign
@@ -43,7 +42,7 @@ from rrjax.cli.options import (
     flags,
     refuse_flags,
 )
-from rrjax.cli.reading import Epsilon, Files, Reading, Reports
+from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
 from rrjax.cli.rounds import rounds_in
 from rrjax.cli.rounds import run as run_rounds
 from rrjax.cli.statements import run as run_statements
@@ -52,9 +51,10 @@ from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.io.numbers import of_numbers
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 
-def leading(collection: Collection, ordered: bool = False) -> list[str]:
+def leading(collection: Reports, ordered: bool = False) -> list[str]:
     """The closest estimator and, if the likelihood of these reports can be computed, the likeliest one."""
     likeliest = LIKELIEST if collection.tallied is None else MAXIMIZER
     able = collection.given(ESTIMATORS[likeliest]) is not None
@@ -63,7 +63,7 @@ def leading(collection: Collection, ordered: bool = False) -> list[str]:
 
 @flags()
 def estimate(
-    reports: Reports,
+    reports: ReportFiles,
     *,
     epsilon: Epsilon = None,
     design: SurveyDesign,
@@ -191,7 +191,7 @@ def estimate(
 
 
 def run(
-    collection: Collection, chosen: list[str] | None, output: Output, confidence: Confidence, *, ordered: bool = False
+    collection: Reports, chosen: list[str] | None, output: Output, confidence: Confidence, *, ordered: bool = False
 ) -> None:
     """Runs the chosen estimators or the leading ones, writes and prints the estimates."""
     names = chosen or leading(collection, ordered)
@@ -246,7 +246,7 @@ def run(
     show.show_files({"All categories": output.out, "Figure": output.plot})
 
 
-def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> list[str]:
+def confidence_sentences(collection: Reports, intervals: ShareIntervals) -> list[str]:
     """Two sentences: which categories are significantly above zero, and which intervals these are."""
     number, size = int(intervals.found.sum()), collection.num_categories
     rate = f"false discovery rate {form.in_full(intervals.fdr)}"
@@ -266,7 +266,7 @@ def confidence_sentences(collection: Collection, intervals: ShareIntervals) -> l
     ]
 
 
-def cautions(collection: Collection, estimates: list[Estimate], intervals: ShareIntervals, heading: str) -> list[str]:
+def cautions(collection: Reports, estimates: list[Estimate], intervals: ShareIntervals, heading: str) -> list[str]:
     """Warnings that prevent a wrong reading of the table."""
     found = estimates[0]
     said = [each.caution for each in estimates if each.caution]
@@ -289,7 +289,7 @@ def cautions(collection: Collection, estimates: list[Estimate], intervals: Share
 
 
 def explanations(
-    collection: Collection, estimates: list[Estimate], headings: list[str], intervals: ShareIntervals
+    collection: Reports, estimates: list[Estimate], headings: list[str], intervals: ShareIntervals
 ) -> dict[str, str]:
     """Explains each column, the certificate and the noise of the collection."""
     found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
@@ -318,7 +318,7 @@ def _named(heading: str, found: Estimate) -> str:
     return heading if heading == found.title else f"{heading} ({found.title})"
 
 
-def _certificate(collection: Collection, found: Estimate) -> str:
+def _certificate(collection: Reports, found: Estimate) -> str:
     """A sentence that bounds the distance of an estimate from the maximum of the likelihood."""
     if collection.joint is None:
         return f"none: the likelihood of whole reports is not computed, {too_large(collection)}"

@@ -15,7 +15,6 @@ from rich.text import Text
 import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.collection import Collection
 from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Confidence
@@ -24,6 +23,7 @@ from rrjax.data.tally import evidence, num_tests
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
 """Limit of the distance of a distribution from the simplex, which rounding explains."""
@@ -76,7 +76,7 @@ class Estimate:
 
 
 @ending_at_once()
-def estimated(collection: Collection, name: str) -> Estimate:
+def estimated(collection: Reports, name: str) -> Estimate:
     """Runs one estimator of the catalogue, with key 0 if it needs one."""
     entry = ESTIMATORS[name]
     given, joint = collection.given(entry), collection.joint
@@ -99,11 +99,11 @@ def estimated(collection: Collection, name: str) -> Estimate:
     return dataclasses.replace(estimate, nll=estimate.measured("nll", nll), certificate=certificate)
 
 
-def _unable(collection: Collection, entry: Estimator) -> str:
+def _unable(collection: Reports, entry: Estimator) -> str:
     """The reason why an estimator cannot be run on these reports."""
     if entry.needs == "counts":
         return (
-            f"--estimator {entry.name} is for {rrjax.RandomizedResponse.name} only; {collection.files.name} was made "
+            f"--estimator {entry.name} is for {rrjax.RandomizedResponse.name} only; {collection.name} was made "
             f"by {collection.mechanism.name}. For maximum likelihood use --estimator {MAXIMIZER}"
         )
     return (
@@ -112,7 +112,7 @@ def _unable(collection: Collection, entry: Estimator) -> str:
     )
 
 
-def too_large(collection: Collection) -> str:
+def too_large(collection: Reports) -> str:
     """The reason why the likelihood of whole reports is not computed."""
     return (
         f"{collection.num_reports:,} reports × {collection.num_categories:,} categories are more than the limit of "
@@ -171,7 +171,7 @@ class ShareIntervals:
 
 
 @ending_at_once()
-def share_intervals(collection: Collection, confidence: Confidence) -> ShareIntervals:
+def share_intervals(collection: Reports, confidence: Confidence) -> ShareIntervals:
     """Computes exact intervals and discoveries; adds warnings to the collection if no share explains its reports."""
     given = collection.marginal
     simultaneous = "bonferroni" if confidence.at_once else None
@@ -191,7 +191,7 @@ def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
 
 
 def largest_rows(
-    collection: Collection,
+    collection: Reports,
     columns: dict[str, np.ndarray],
     top: int,
     truth: np.ndarray | None = None,
@@ -216,7 +216,7 @@ def largest_rows(
 
 
 def show_largest(
-    collection: Collection,
+    collection: Reports,
     estimates: list[Estimate],
     top: int,
     truth: np.ndarray | None = None,
@@ -259,12 +259,12 @@ def show_largest(
         show.say(f"… and {form.number(left, 'more category', 'more categories')} with {rest} together", style="dim")
 
 
-def write(out: Path, collection: Collection, columns: dict[str, np.ndarray]) -> None:
+def write(out: Path, collection: Reports, columns: dict[str, np.ndarray]) -> None:
     """Writes a table of all categories: label, count, and more columns."""
     io.write_table(out, collection.table({"label": collection.labels, "count": collection.counts} | columns))
 
 
-def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> None:
+def draw(plot: Path, collection: Reports, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> None:
     """Draws estimates with simultaneous intervals, because the figure shows the largest categories.
 
     A category is marked if its interval excludes zero, so that mark and interval agree.
@@ -289,7 +289,7 @@ def draw(plot: Path, collection: Collection, estimates: list[Estimate], truth: n
         save(figure, plot)
 
 
-def of_reports(collection: Collection) -> dict[str, str]:
+def of_reports(collection: Reports) -> dict[str, str]:
     """Explains the two columns of counts, by their headings."""
     if collection.design is not None:
         d = collection.design.affine.truth

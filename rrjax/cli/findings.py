@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from rrjax import inference, io
-from rrjax.cli.collection import Collection
 from rrjax.cli.estimate import leading
 from rrjax.cli.estimates import Estimate, ShareIntervals, estimated, largest_of, share_intervals, side_by_side
 from rrjax.cli.interrupt import ending_at_once
@@ -23,6 +22,7 @@ from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
 from rrjax.io.domain import Domain
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 MOST_SINGLE = 120
 """Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
@@ -59,7 +59,7 @@ class Bands:
 class Findings:
     """Everything that the page shows."""
 
-    collection: Collection
+    collection: Reports
     estimates: list[Estimate]
     intervals: ShareIntervals
     """Simultaneous intervals, because the page lists the largest categories."""
@@ -101,7 +101,7 @@ class Findings:
         return _bands(self.collection, self.intervals.level)
 
 
-def find(collection: Collection, asked: Asked, level: float, top: int, ordered: bool) -> Findings:
+def find(collection: Reports, asked: Asked, level: float, top: int, ordered: bool) -> Findings:
     """Computes the contents of the page."""
     rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
     tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
@@ -114,7 +114,7 @@ def find(collection: Collection, asked: Asked, level: float, top: int, ordered: 
     return Findings(collection, estimates, intervals, fit, detectable, asked, rows, left_out, top, ordered)
 
 
-def fit_of(collection: Collection) -> Fit:
+def fit_of(collection: Reports) -> Fit:
     """Tests whether the mechanism at this ε can have made the reports."""
     simulated = collection.tallied is None
     draws = min(USUAL_DRAWS, MOST_FIT_CELLS // collection.num_categories) if simulated else USUAL_DRAWS
@@ -139,7 +139,7 @@ def fit_of(collection: Collection) -> Fit:
 
 
 @ending_at_once()
-def _detectable(collection: Collection) -> tuple[float, float]:
+def _detectable(collection: Reports) -> tuple[float, float]:
     size, number = collection.num_categories, collection.num_reports
 
     def share(level: float) -> float:
@@ -151,7 +151,7 @@ def _detectable(collection: Collection) -> tuple[float, float]:
 
 
 @ending_at_once()
-def _bands(collection: Collection, level: float) -> Bands:
+def _bands(collection: Reports, level: float) -> Bands:
     edges = _edges(collection.counted.domain)
     sizes, number, rates = np.diff(edges), collection.num_reports, collection.rates
     support = np.add.reduceat(np.asarray(collection.counts, np.int64), edges[:-1])

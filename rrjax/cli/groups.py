@@ -9,12 +9,11 @@ import numpy as np
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.estimates import estimated
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
-from rrjax.cli.reading import Files
+from rrjax.cli.reading import Files, read_collection
 from rrjax.cli.together import Together, estimated_together, show_side_by_side, top_rows
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import CLOSEST
@@ -22,6 +21,7 @@ from rrjax.estimators.em import EMResult
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.numbers import of_numbers
 from rrjax.mechanisms.surveys import groups
+from rrjax.reports.reports import Reports
 
 MOST_GROUPS = 4
 """Groups that a table shows, the first ones."""
@@ -95,7 +95,7 @@ def run(parts: list[Files], level: float, output: Output) -> None:
         )
         return
     for place, each in enumerate(collections, 1):
-        show.say(each.summary(f"group {place} ({each.files.name})"))
+        show.say(each.summary(f"group {place} ({each.name})"))
     show.warn(warnings)
     show.out.print()
     parts_shown = {f"group {place}": each.theta for place, each in enumerate(estimates[:MOST_GROUPS], 1)}
@@ -114,11 +114,11 @@ def run(parts: list[Files], level: float, output: Output) -> None:
     show.show_files({"All categories": output.out})
 
 
-def _facts(collection: Collection) -> dict[str, Any]:
+def _facts(collection: Reports) -> dict[str, Any]:
     metadata = collection.counted.metadata
     assert metadata is not None
     return {
-        "reports": collection.files.paths,
+        "reports": collection.paths,
         "mechanism": metadata.mechanism.name,
         "parameters": metadata.mechanism.parameters,
         "epsilon": collection.epsilon,
@@ -127,7 +127,7 @@ def _facts(collection: Collection) -> dict[str, Any]:
 
 
 @ending_at_once()
-def _together(collections: list[Collection]) -> tuple[Together, EMResult] | tuple[None, None]:
+def _together(collections: list[Reports]) -> tuple[Together, EMResult] | tuple[None, None]:
     """The closest and the likeliest estimate from all groups; None if their likelihood is too large."""
     size = collections[0].num_categories
     mixtures, tallies = [], []

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rrjax.cli.collection import Collection
 from rrjax.cli.joint import read_columns
 from rrjax.cli.public_columns import Rows
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.mechanisms import Mechanism
+from rrjax.reports.reports import Reports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Hidden:
     reports: list[np.ndarray]
 
 
-def hidden_columns(files: Files, collection: Collection, names: Sequence[str]) -> Hidden | None:
+def hidden_columns(files: Files, collection: Reports, names: Sequence[str]) -> Hidden | None:
     """Reads the reports of randomized covariates; None without any.
 
     Raises:

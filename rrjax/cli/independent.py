@@ -9,11 +9,10 @@ import typer
 
 from rrjax import inference
 from rrjax.cli import show
-from rrjax.cli.collection import read_collection
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import flags
 from rrjax.cli.paths import READS
-from rrjax.cli.reading import Files, Reading, Reports, parse_domain
+from rrjax.cli.reading import Files, Reading, ReportFiles, parse_domain, read_collection
 from rrjax.cli.testing import SimulatedTest, check_size, least_of_shuffles, show_outcomes
 from rrjax.data.errors import UsageError
 from rrjax.io.domain import Domain
@@ -27,7 +26,7 @@ MOST_PAIRS = 2**14
 
 @flags(without=("column", "domain", "counts", "items"))
 def independent(
-    reports: Reports,
+    reports: ReportFiles,
     *,
     column: Annotated[
         list[str] | None,

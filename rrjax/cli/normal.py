@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from rrjax import inference
-from rrjax.cli.collection import Collection
 from rrjax.cli.public_columns import Part
 from rrjax.inference.intervals import within
+from rrjax.reports.reports import Reports
 
 REPORTS_AT_ONCE = 1 << 16
 
 
-def normal_estimate(collection: Collection, part: Part, values: np.ndarray, level: float) -> inference.Estimate:
+def normal_estimate(collection: Reports, part: Part, values: np.ndarray, level: float) -> inference.Estimate:
     """The mean of the unbiased values of the reports, with its normal interval within the range of the values.
 
     The unbiased shares of most mechanisms do not add up to one. So the values are taken about a centre, which is not

@@ -12,12 +12,13 @@ import rrjax
 from rrjax import inference, io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Asked, Output, check_epsilon, refuse_flags
+from rrjax.cli.options import Asked, Output, refuse_flags
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.estimators.em import ems
 from rrjax.io.numbers import NumberReports
 from rrjax.reports import form
+from rrjax.reports.epsilon import check_epsilon
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 ESTIMATORS = {

@@ -24,7 +24,6 @@ from rrjax.io.write import table_suffix
 
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""
-SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 
 Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl."), WRITES]
 Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg."), DRAWS]
@@ -293,26 +292,6 @@ def refuse_flags(given: Mapping[str, object], what: str, instead: str = "") -> N
         one = "," not in odd
         verb, pronoun = ("does", "it") if one else ("do", "them")
         raise UsageError(f"{odd} {verb} not apply to {what}: {instead}leave {pronoun} out", flag=odd)
-
-
-def check_epsilon(epsilon: float) -> float:
-    """Returns ε; raises `UsageError` if no collection can have it."""
-    refusal = None
-    if not epsilon > 0:
-        refusal = f"must be a positive number of nats, got {epsilon:g}"
-    elif epsilon < SMALLEST_EPSILON:
-        refusal = (
-            f"{epsilon:g} is below {SMALLEST_EPSILON:g}: reports say nothing about the values then, not "
-            "even those of two billion users. Is it in nats?"
-        )
-    elif epsilon > LARGEST_EPSILON:
-        refusal = (
-            f"{epsilon:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
-            "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
-        )
-    if refusal is not None:
-        raise UsageError(f"--epsilon {refusal}", flag="--epsilon", value=epsilon)
-    return float(epsilon)
 
 
 def check_rate(flag: str, value: float, *, small: bool = False) -> None:

@@ -14,22 +14,14 @@ from rrjax.cli import show
 from rrjax.cli.apart import PANEL
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import (
-    CONFIDENCE,
-    LARGEST_EPSILON,
-    SMALLEST_EPSILON,
-    Level,
-    Output,
-    check_epsilon,
-    check_rate,
-    flags,
-)
+from rrjax.cli.options import CONFIDENCE, Level, Output, check_rate, flags
 from rrjax.cli.splits import run as run_splits
 from rrjax.data.errors import UsageError
 from rrjax.inference.planned_rates import noisiest
 from rrjax.mechanisms import MECHANISMS, Design
 from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.reports import form
+from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 
 PROTECTS = 8.0
 """The ε above which a report hardly protects its user: it may change odds 3,000-fold."""

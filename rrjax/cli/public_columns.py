@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rrjax import inference, io
-from rrjax.cli.collection import Collection
 from rrjax.data.errors import UsageError
 from rrjax.io.rows import Covariate, count_pairs, read_covariate, read_covariates, read_rows
 from rrjax.io.scan import column_names
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 MOST_LEVELS = 100
 FEW_CLUSTERS = 20
@@ -34,7 +34,7 @@ class Part:
 
 
 def parts_of(
-    collection: Collection, by: str | None, weighted_by: str | None, one_by_one: bool = False
+    collection: Reports, by: str | None, weighted_by: str | None, one_by_one: bool = False
 ) -> tuple[list[Part], int]:
     """Returns all users, then those of each level; and the number of rows without a level or weight.
 
@@ -46,9 +46,9 @@ def parts_of(
         return [Part("all", collection.num_reports, collection.marginal[0], rows)], 0
     if weighted_by is not None:
         collection.check_counts("--weights")
-    if collection.files.reading.counts is not None:
+    if collection.of_counts:
         raise UsageError("--by and --weights need a row for each report: leave out --counts", flag="--counts")
-    column, domain, source = collection.counted.column, collection.counted.domain, collection.files.source
+    column, domain, source = collection.counted.column, collection.counted.domain, collection.files
     for flag, name in (("--by", by), ("--weights", weighted_by)):
         if name == column:
             raise UsageError(f"{flag} {name!r} is the column of reports; it takes a public one", flag=flag, value=name)
@@ -86,14 +86,14 @@ def parts_of(
             parts.append(Part(name, int(chosen.sum()), counts))
         elif name == "all":
             raise io.DataError(
-                f"{collection.files.name}, column {weights.name!r}: all weights are zero, or missing",
+                f"{collection.name}, column {weights.name!r}: all weights are zero, or missing",
                 file=source.files()[0],
                 column=weights.name,
             )
     return parts, int(((reports >= 0) & ~there).sum())
 
 
-def _tallies_of(collection: Collection, public: Covariate) -> tuple[list[Part], int]:
+def _tallies_of(collection: Reports, public: Covariate) -> tuple[list[Part], int]:
     """All users, then those of each level, by the tallies of their reports."""
     reports, mechanism = collection.reports("--by"), collection.mechanism
     chosen = [("all", ~public.missing)]
@@ -211,7 +211,7 @@ class Rows:
 
 
 def read_rows_of(
-    collection: Collection,
+    collection: Reports,
     names: Sequence[str],
     factors: Sequence[str],
     others: tuple[str | None, str | None],
@@ -222,7 +222,7 @@ def read_rows_of(
 
     `hidden` are the reports of randomized covariates. With them, rows without a report of the outcome remain.
     """
-    source, reports = collection.files.source, collection.reports("a regression")
+    source, reports = collection.files, collection.reports("a regression")
     odd = next((name for name in factors if name not in names), None)
     if odd is not None:
         raise UsageError(
@@ -240,9 +240,7 @@ def read_rows_of(
         raise _missing(collection, used, answered)
     kept = answered & ~lacking
     if not kept.any():
-        raise io.DataError(
-            f"{collection.files.name}: no row has a report and all covariates", file=collection.files.name
-        )
+        raise io.DataError(f"{collection.name}: no row has a report and all covariates", file=collection.name)
     parts = [each.of_rows(kept).columns() for each in covariates]
     ends = np.cumsum([0, *(len(labels) for _, labels in parts)])
     return Rows(
@@ -257,20 +255,20 @@ def read_rows_of(
     )
 
 
-def _missing(collection: Collection, used: Sequence[Covariate], answered: np.ndarray) -> io.DataError:
+def _missing(collection: Reports, used: Sequence[Covariate], answered: np.ndarray) -> io.DataError:
     first = min(
         (int(np.argmax(each.missing & answered)), each.name) for each in used if (each.missing & answered).any()
     )
     row, name = first
     number = int((np.any([each.missing for each in used], axis=0) & answered).sum())
     # The number of a row counts through all files, so it names no row of one of several.
-    alone = len(collection.files.source.files()) == 1
+    alone = len(collection.files.files()) == 1
     where = f", row {row + 1:,}" if alone else ""
     return io.DataError(
-        f"{collection.files.name}, column {name!r}{where}: no value; "
+        f"{collection.name}, column {name!r}{where}: no value; "
         f"{form.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
         "such rows out with --drop-missing",
-        file=collection.files.name,
+        file=collection.name,
         column=name,
         row=row + 1 if alone else None,
     )

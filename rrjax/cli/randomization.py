@@ -12,10 +12,8 @@ import numpy as np
 
 import rrjax
 from rrjax import io
-from rrjax.cli.collection import padded
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import check_epsilon
 from rrjax.cli.reading import Files, parse_domain
 from rrjax.data.errors import ArgumentError, UsageError, reworded
 from rrjax.io.codings import CODINGS
@@ -26,6 +24,8 @@ from rrjax.mechanisms import MECHANISMS, ORDERED, Design
 from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
 from rrjax.reports import form
+from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.reports import padded
 
 SIMULATION = "This is a simulation: its randomness comes from --seed, and it protects nobody."
 MOST_CELLS = 1 << 26

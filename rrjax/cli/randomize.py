@@ -14,12 +14,11 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.answers import known_yes, said
 from rrjax.cli.apart import Apart, make_apart, show_apart
 from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
 from rrjax.cli.number_range import NumberRange, law_in_words
-from rrjax.cli.options import Json, check_epsilon, flags, split
+from rrjax.cli.options import Json, flags, split
 from rrjax.cli.paths import READS, Paths
 from rrjax.cli.randomization import Pair, Randomization, Randomized, cautions, check_values, make_reports, randomness
 from rrjax.cli.reading import Files, Reading
@@ -29,6 +28,8 @@ from rrjax.io.tallies import mechanism_of
 from rrjax.io.write import REPORTS, check_reports_name, creating, kind_of
 from rrjax.mechanisms import ORDERED, Design
 from rrjax.reports import form
+from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.yes_or_no import known_yes, said
 
 WRITTEN = "What is written"
 

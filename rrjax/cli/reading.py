@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import rrjax
 from rrjax import io
+from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
+from rrjax.reports.reading import read_source
+from rrjax.reports.reports import Reports
+
+if TYPE_CHECKING:
+    from rrjax.cli.design import SurveyDesign
 
 PANEL = "Reading"
 
@@ -25,7 +33,7 @@ Epsilon = Annotated[
     float | None,
     typer.Option(help="Privacy parameter ε of the collection, in nats; files of `rrjax randomize` carry it."),
 ]
-Reports = Annotated[
+ReportFiles = Annotated[
     list[str], typer.Argument(metavar="REPORTS", help="Files of randomized reports; globs work."), READS
 ]
 
@@ -139,6 +147,16 @@ class Files:
         if self.reading.counts is not None:
             return io.read_counts(source, self.reading.counts, domain)
         return io.count_reports(source, domain)
+
+
+def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:
+    """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
+    made, named = (None, "") if design is None or design.mechanism is None else (design.made, design.mechanism)
+    metadata = files.source.metadata()
+    # JAX computes the tally of most mechanisms, and their files are read by DuckDB.
+    computed = metadata is not None and metadata.mechanism.name != rrjax.RandomizedResponse.name
+    with ending_at_once() if computed or made is not None else nullcontext():
+        return read_source(files.source, epsilon, files.domain, files.reading.counts, made, named)
 
 
 def parse_domain(text: str | None) -> Domain | None:

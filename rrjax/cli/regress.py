@@ -14,7 +14,6 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.fit_errors import told
 from rrjax.cli.hidden_columns import Hidden, hidden_columns, with_hidden
@@ -22,9 +21,10 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Level, Output, check_rate, flags, split
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.public_columns import Rows, few_clusters, read_rows_of
-from rrjax.cli.reading import Epsilon, Files, Reading
+from rrjax.cli.reading import Epsilon, Files, Reading, read_collection
 from rrjax.data.errors import UsageError
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 MOST_COEFFICIENTS = 2000
 """Limit of the number of coefficients: their information matrix takes 32 MB."""
@@ -134,7 +134,7 @@ def regress(
     show.show_files({"Coefficients": output.out, "Figure": output.plot})
 
 
-def _check_size(rows: Rows, collection: Collection) -> None:
+def _check_size(rows: Rows, collection: Reports) -> None:
     number = (len(rows.columns) + 1) * (collection.num_categories - 1)
     if number > MOST_COEFFICIENTS:
         raise UsageError(
@@ -319,7 +319,7 @@ def _compared(p_value: float) -> str:
 
 @ending_at_once()
 def _fitted(
-    rows: Rows, collection: Collection, reference: str | None, ridge: float, robust: bool, hidden: Hidden | None
+    rows: Rows, collection: Reports, reference: str | None, ridge: float, robust: bool, hidden: Hidden | None
 ) -> _Found:
     from rrjax.mechanisms.reordered import Reordered
     from rrjax.models import FitError, fit, fit_hidden, goodness_of_fit_test
@@ -342,7 +342,7 @@ def _fitted(
             pairs = list(zip(rows.hidden, hidden.mechanisms, strict=True))
             result = fit_hidden(rows.matrix if rows.matrix.size else None, pairs, *observed, ridge=ridge, **how)
     except FitError as error:
-        raise told(error, collection.files.name, rows.columns, labels) from error
+        raise told(error, collection.name, rows.columns, labels) from error
     tests = [(name, *_tested(result, columns)) for name, columns in rows.of]
     fitness = None
     # The law of the test holds for independent users of equal weight, in ten groups of some size.

@@ -13,12 +13,11 @@ import typer
 
 import rrjax
 from rrjax.cli import report_columns, report_rounds, report_shares, report_trust, show
-from rrjax.cli.collection import read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
 from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_flags
 from rrjax.cli.paths import READS, WRITES
-from rrjax.cli.reading import Epsilon, Files, Reading, Reports
+from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
 from rrjax.cli.rounds import FoundRounds, find_rounds, rounds_in
 from rrjax.cli.spending import Spending
 from rrjax.data.errors import UsageError, check_installed
@@ -32,7 +31,7 @@ MOST_ROWS = 5000
 @flags()
 def report(
     context: typer.Context,
-    reports: Reports,
+    reports: ReportFiles,
     *,
     epsilon: Epsilon = None,
     design: SurveyDesign,

@@ -12,12 +12,11 @@ from typing import Any
 import typer
 
 from rrjax.cli import report_shares, report_trust
-from rrjax.cli.collection import read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
 from rrjax.cli.joint import SIGNIFICANT, Columns, associations, read_columns, show_head, written
 from rrjax.cli.options import Asked, refuse_flags
-from rrjax.cli.reading import Files
+from rrjax.cli.reading import Files, read_collection
 from rrjax.cli.report_shares import label
 from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, prose, strip, table, versions
 from rrjax.reports import form
@@ -223,7 +222,7 @@ def _meaning(found: ColumnFindings) -> list[Markup]:
 
 def _how_made(found: ColumnFindings, context: typer.Context) -> list[Markup]:
     columns, first = found.columns, found.findings[0].collection
-    files = [form.printable(Path(file).name) for file in first.files.source.files()]
+    files = [form.printable(Path(file).name) for file in first.files.files()]
     metadata = columns.metadata[0]
     rows: dict[str, object] = {
         "Command": prose(f"`{' '.join(map(form.printable, report_trust.command_line(context)))}`"),

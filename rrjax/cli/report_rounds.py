@@ -39,7 +39,7 @@ def parts_of(
         "How this page was made": [
             provenance(
                 found.last,
-                files,
+                files.source,
                 context,
                 made,
                 estimate=estimate,

@@ -12,14 +12,14 @@ from typing import Any
 
 import typer
 
-from rrjax.cli.answers import said
-from rrjax.cli.collection import Collection
 from rrjax.cli.estimates import too_large
 from rrjax.cli.findings import Findings
-from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
 from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, table, versions
+from rrjax.io.source import Source
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
+from rrjax.reports.yes_or_no import said
 
 _PACKAGES = ("rrjax", "jax", "numpy", "duckdb")
 _PRIORS = (0.01, 0.1, 0.5)
@@ -201,11 +201,11 @@ def how_made(findings: Findings, context: typer.Context, made: datetime) -> list
 
 
 def provenance(
-    collection: Collection, files: Files, context: typer.Context, made: datetime, *, reports: str, estimate: str
+    collection: Reports, source: Source, context: typer.Context, made: datetime, *, reports: str, estimate: str
 ) -> Markup:
     """A table of the command, the files, the mechanism, versions and date."""
     counted, mechanism, metadata = collection.counted, collection.mechanism, collection.counted.metadata
-    names = [form.printable(Path(file).name) for file in files.source.files()]
+    names = [form.printable(Path(file).name) for file in source.files()]
     listed = ", ".join(names[:5]) + (f" … ({len(names):,} files)" if len(names) > 5 else "")
     made_by, epsilon = mechanism.name, f"{collection.epsilon:.12g} nats"
     if metadata is not None and metadata.round is not None:

@@ -10,11 +10,10 @@ import numpy as np
 import rrjax
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.estimates import Estimate, estimated
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
-from rrjax.cli.reading import Files
+from rrjax.cli.reading import Files, read_collection
 from rrjax.cli.spending import Spending
 from rrjax.cli.together import Together, estimated_together, show_side_by_side, top_rows
 from rrjax.estimators.catalogue import CLOSEST
@@ -26,6 +25,7 @@ from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.mechanisms.surveys import groups
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 MOST_ROUNDS = 6
 """Rounds that a table shows, the last ones."""
@@ -35,13 +35,13 @@ MOST_ROUNDS = 6
 class FoundRounds:
     """Several rounds: the reports and the estimate of each, that of all together, and what users have spent."""
 
-    collections: dict[int, Collection]
+    collections: dict[int, Reports]
     estimates: dict[int, Estimate]
     together: Together | None
     spending: Spending
 
     @property
-    def last(self) -> Collection:
+    def last(self) -> Reports:
         """The reports of the last round."""
         return self.collections[max(self.collections)]
 
@@ -131,7 +131,7 @@ def _of(files: Files, source: Source) -> Files:
 
 @ending_at_once()
 def _together(
-    rounds: dict[int, Source], collections: list[Collection], metadata: Metadata, users: list[np.ndarray]
+    rounds: dict[int, Source], collections: list[Reports], metadata: Metadata, users: list[np.ndarray]
 ) -> Together | None:
     """The estimate from all reports of each user; None if its likelihood is too large."""
     size = metadata.num_categories

@@ -9,9 +9,10 @@ from typing import Any
 from rrjax import inference
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Output, check_epsilon, listed_in, refuse_flags
+from rrjax.cli.options import Output, listed_in, refuse_flags
 from rrjax.data.errors import UsageError
 from rrjax.reports import form
+from rrjax.reports.epsilon import check_epsilon
 
 WAYS = {
     "all": "all columns",

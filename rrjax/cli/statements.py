@@ -14,7 +14,6 @@ from rich.text import Text
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.collection import Collection
 from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.normal import normal_estimate, normal_sum
@@ -22,6 +21,7 @@ from rrjax.cli.options import Asked, Output, listed_in
 from rrjax.cli.public_columns import Part, parts_of, shares_of
 from rrjax.data.errors import UsageError
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 About: TypeAlias = Literal["users", "difference", "population"]
 LONGEST_LEVEL = 24
@@ -72,7 +72,7 @@ class Row:
         return {"statement": name, "kind": kind, "of": self.level, "num_reports": self.num_reports} | kept
 
 
-def run(collection: Collection, asked: Asked, level: float, output: Output) -> None:
+def run(collection: Reports, asked: Asked, level: float, output: Output) -> None:
     """Estimates the statements, writes, draws and prints them."""
     rows, num_left_out = rows_of(collection, asked, level, output.top)
     check_contradictions(collection)
@@ -105,7 +105,7 @@ def run(collection: Collection, asked: Asked, level: float, output: Output) -> N
     show.show_files({"Statements": output.out, "Figure": output.plot})
 
 
-def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tuple[list[Row], int]:
+def rows_of(collection: Reports, asked: Asked, level: float, top: int) -> tuple[list[Row], int]:
     """Estimates the statements; returns the estimates and the number of reports that were left out."""
     statements = _statements(collection, asked, top)
     parts, num_left_out = parts_of(collection, asked.by, asked.weights, asked.normal)
@@ -115,7 +115,7 @@ def rows_of(collection: Collection, asked: Asked, level: float, top: int) -> tup
     ], num_left_out
 
 
-def _statements(collection: Collection, asked: Asked, top: int) -> list[Statement]:
+def _statements(collection: Reports, asked: Asked, top: int) -> list[Statement]:
     labels = collection.labels
     statements = []
     if asked.mean:
@@ -140,7 +140,7 @@ def _statements(collection: Collection, asked: Asked, top: int) -> list[Statemen
     return statements
 
 
-def _numbers(collection: Collection) -> np.ndarray:
+def _numbers(collection: Reports) -> np.ndarray:
     numbers = []
     for label in collection.labels:
         try:
@@ -172,7 +172,7 @@ def _numbers(collection: Collection) -> np.ndarray:
     return np.asarray(numbers)
 
 
-def _members(collection: Collection, text: str) -> tuple[str, np.ndarray]:
+def _members(collection: Reports, text: str) -> tuple[str, np.ndarray]:
     """The name of a group, and which categories are in it."""
     labels = collection.labels
     name, found, listed = text.partition("=")
@@ -216,7 +216,7 @@ def _checked(name: str, members: np.ndarray, listed: str) -> np.ndarray:
 
 @ending_at_once()
 def _rows(
-    collection: Collection,
+    collection: Reports,
     statement: Statement,
     parts: list[Part],
     asked: Asked,
@@ -286,7 +286,7 @@ def _row(statement: Statement, level: str, number: int, found: inference.Estimat
     return Row(statement, level, number, value, error, lower, upper, about)
 
 
-def _show(rows: list[Row], asked: Asked, level: float, collection: Collection) -> None:
+def _show(rows: list[Row], asked: Asked, level: float, collection: Reports) -> None:
     show.out.print()
     several = asked.by is not None
     names = ["statement", *([form.printable(asked.by)] if several else [])]
@@ -302,7 +302,7 @@ def _show(rows: list[Row], asked: Asked, level: float, collection: Collection) -
         show.beware(words)
 
 
-def contradicted(rows: list[Row], level: float, collection: Collection) -> str:
+def contradicted(rows: list[Row], level: float, collection: Reports) -> str:
     """A sentence about the rows without an interval, if there are any."""
     number = sum(row.contradicted for row in rows)
     return collection.without_interval(number, "row", "rows", 1 - level, "for each row") if number else ""
@@ -367,7 +367,7 @@ def _short(level: str) -> str:
     return level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
 
 
-def _draw(plot: Path, rows: list[Row], collection: Collection, level: float) -> None:
+def _draw(plot: Path, rows: list[Row], collection: Reports, level: float) -> None:
     """Draws a panel for each statement, but for quantiles of labels that are no numbers."""
     with show.drawing():
         from rrjax.figures import forest_figure, save

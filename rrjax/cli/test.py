@@ -11,13 +11,12 @@ import typer
 
 from rrjax import inference
 from rrjax.cli import show
-from rrjax.cli.collection import Collection, read_collection
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.independent import independent
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, did_you_mean, flags
 from rrjax.cli.paths import READS
-from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, Reports, other_files
+from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, ReportFiles, other_files, read_collection
 from rrjax.cli.testing import (
     SimulatedTest,
     check_size,
@@ -34,6 +33,7 @@ from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.inference.marginal_tests import alike, num_tests_of
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -65,7 +65,7 @@ Collections = Annotated[
 @app.command(cls=Command)
 @flags()
 def fit(
-    reports: Reports,
+    reports: ReportFiles,
     *,
     against: Annotated[
         list[str] | None,
@@ -163,7 +163,7 @@ def trend(
 
 
 @ending_at_once()
-def fits_any(collection: Collection, options: SimulatedTest) -> list[dict[str, Any]]:
+def fits_any(collection: Reports, options: SimulatedTest) -> list[dict[str, Any]]:
     """Tests whether the mechanism at this ε can have made the reports, from any distribution."""
     if collection.tallied is not None:
         name = collection.mechanism.name
@@ -183,7 +183,7 @@ def fits_any(collection: Collection, options: SimulatedTest) -> list[dict[str, A
 
 
 @ending_at_once()
-def _fits(collection: Collection, theta: np.ndarray, options: SimulatedTest) -> list[dict[str, Any]]:
+def _fits(collection: Reports, theta: np.ndarray, options: SimulatedTest) -> list[dict[str, Any]]:
     """Tests whether the users come from a given distribution."""
     question, if_not = "Do the users come from the given distribution?", "Nothing speaks against it."
     if collection.tallied is not None:
@@ -201,7 +201,7 @@ def _fits(collection: Collection, theta: np.ndarray, options: SimulatedTest) -> 
 
 
 def _fit_of_tally(
-    collection: Collection, theta: np.ndarray | None, options: SimulatedTest, question: str, if_so: str
+    collection: Reports, theta: np.ndarray | None, options: SimulatedTest, question: str, if_so: str
 ) -> dict[str, Any]:
     """Tests every support count; `if_so` has a place for the category that differs most."""
     tally, mechanism = tally_of(collection), collection.mechanism
@@ -222,7 +222,7 @@ def _fit_of_tally(
 
 
 @ending_at_once()
-def _equal(collections: Sequence[Collection], options: SimulatedTest) -> dict[str, Any]:
+def _equal(collections: Sequence[Reports], options: SimulatedTest) -> dict[str, Any]:
     """Tests whether collections come from one distribution."""
     question = "Do the collections come from the same distribution?"
     if_not = "Nothing speaks against it (which does not show that they are equal)."
@@ -240,7 +240,7 @@ def _equal(collections: Sequence[Collection], options: SimulatedTest) -> dict[st
 
 @ending_at_once()
 def _trend(
-    collections: Sequence[Collection], times: Sequence[float], category: str | None, options: SimulatedTest
+    collections: Sequence[Reports], times: Sequence[float], category: str | None, options: SimulatedTest
 ) -> dict[str, Any]:
     """Tests whether shares rise or fall over collections."""
     if times and len(times) != len(collections):
@@ -292,19 +292,19 @@ def _apart(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return np.stack([counts, totals - counts], axis=1)
 
 
-def _all_counts(collections: Sequence[Collection]) -> bool:
+def _all_counts(collections: Sequence[Reports]) -> bool:
     """Whether all collections are of randomized response, whose tests are of all categories together."""
     return all(collection.tallied is None for collection in collections)
 
 
-def _bounded(collections: Sequence[Collection], options: SimulatedTest) -> SimulatedTest:
+def _bounded(collections: Sequence[Reports], options: SimulatedTest) -> SimulatedTest:
     """The options with a number of draws that does not take long; of tallies one category is simulated at most."""
     if not _all_counts(collections):
         return options
     return options.bounded(len(collections) * collections[0].num_categories, collections[0].warnings)
 
 
-def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
+def _stacked(collections: Sequence[Reports]) -> tuple[np.ndarray, Any]:
     epsilons = np.array([collection.epsilon for collection in collections])
     # With one ε for all, no further randomization is needed.
     epsilon = float(epsilons[0]) if (epsilons == epsilons[0]).all() else epsilons
@@ -313,7 +313,7 @@ def _stacked(collections: Sequence[Collection]) -> tuple[np.ndarray, Any]:
 
 def _read_collections(
     paths: Sequence[str], reading: Reading, epsilons: Sequence[float], design: SurveyDesign
-) -> list[Collection]:
+) -> list[Reports]:
     """Counts several collections, which must have the same domain."""
     if len(paths) < 2:
         raise UsageError("give two files of reports or more, one for each collection", flag="REPORTS")
@@ -330,7 +330,7 @@ def _read_collections(
         check_size(collection.num_reports)
         domain, other = first.counted.domain, collection.counted.domain
         if other != domain:
-            difference = domain.difference(other, first.files.name, collection.files.name)
+            difference = domain.difference(other, first.name, collection.name)
             raise UsageError(
                 f"collections must be of the same categories: {difference}. Give --domain, which holds for all files; "
                 "those of `rrjax randomize` carry their own: randomize all with the same --domain",

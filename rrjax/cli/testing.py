@@ -17,7 +17,6 @@ from rich.text import Text
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.collection import Collection
 from rrjax.cli.options import Explain, Json, check_rate
 from rrjax.data.errors import UsageError
 from rrjax.data.tally import Tally
@@ -26,6 +25,7 @@ from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
 from rrjax.io.source import copies
 from rrjax.io.tallies import as_jax_integers
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 MOST_DRAWS = 10_000_000
 USUAL_DRAWS = 9999
@@ -140,9 +140,9 @@ class SimulatedTest:
         return {"question": question} | of_result | answer | {"category": None, "simulated": True}
 
 
-def _repeated(collections: Sequence[Collection]) -> list[str]:
+def _repeated(collections: Sequence[Reports]) -> list[str]:
     """Warnings about files that are given more than once, or are copies."""
-    files = [file for collection in collections for file in collection.files.source.files()]
+    files = [file for collection in collections for file in collection.files.files()]
     return [
         f"{Path(file).name} is given more than once: its reports are compared with themselves."
         if os.path.samefile(first, file)
@@ -154,7 +154,7 @@ def _repeated(collections: Sequence[Collection]) -> list[str]:
 
 def show_outcomes(
     name: str,
-    collections: list[Collection],
+    collections: list[Reports],
     outcomes: list[dict[str, Any]],
     options: SimulatedTest,
     **more: Any,
@@ -175,7 +175,7 @@ def show_outcomes(
         return
     several = len(collections) > 1
     for collection in collections:
-        file = form.printable(collection.files.name) if several else ""
+        file = form.printable(collection.name) if several else ""
         show.say(collection.summary(file))
         show.warn([f"{file}: {warning}" if several else warning for warning in collection.warnings])
     show.warn(_repeated(collections))
@@ -200,7 +200,7 @@ def show_outcomes(
     show.explain(words, options.explain, "inference")
 
 
-def least_of_any(collection: Collection) -> float:
+def least_of_any(collection: Reports) -> float:
     """Logarithm of the smallest p-value of the test whether any distribution fits.
 
     It is reached where all reports name one category, which a point mass makes with p^N.
@@ -210,7 +210,7 @@ def least_of_any(collection: Collection) -> float:
     return float(np.logaddexp(number * held, math.log(size - 1) + number * other))
 
 
-def least_of_one(collection: Collection, theta: np.ndarray) -> float:
+def least_of_one(collection: Reports, theta: np.ndarray) -> float:
     """Logarithm of the smallest p-value of the test of one distribution: all reports name its rarest category."""
     law = float(collection.rates.q) + float(collection.rates.d) * theta / theta.sum()
     rarest = max(float(law.min()), 1e-300)
@@ -231,7 +231,7 @@ def least_of_shuffles(counts: np.ndarray, epsilon: Any = None) -> float:
     return sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(sizes.sum() + 1)
 
 
-def tally_of(collection: Collection) -> Tally:
+def tally_of(collection: Reports) -> Tally:
     """The tally of a collection, of randomized response too."""
     if collection.tallied is not None:
         return collection.tallied.tally
@@ -239,13 +239,13 @@ def tally_of(collection: Collection) -> Tally:
     return Tally(counts, number, rates=collection.mechanism.rates)
 
 
-def label_of(collection: Collection, result: inference.HypothesisTest) -> str | None:
+def label_of(collection: Reports, result: inference.HypothesisTest) -> str | None:
     """The label of the category that differs most; None if there is none."""
     place = int(result.category) if isinstance(result, CategoryTest) else -1
     return form.printable(collection.labels[place]) if place >= 0 else None
 
 
-def least_of_fit(collection: Collection, theta: np.ndarray | None) -> float:
+def least_of_fit(collection: Reports, theta: np.ndarray | None) -> float:
     """Logarithm of the smallest p-value of an exact test of fit: all reports support a category, or none does."""
     rates = collection.rates
     if theta is None and not (

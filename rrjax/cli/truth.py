@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from rrjax import io
-from rrjax.cli.collection import Collection, may_be_counts
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.rows import count_pairs
+from rrjax.reports.reports import Reports, may_be_counts
 
 
-def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
+def read_truth(files: Files, collection: Reports, flag: str) -> np.ndarray:
     """Reads the shares of true values over the domain of the reports, `[K]`, float64."""
     if files.source.metadata() is not None:
         raise UsageError(
@@ -34,7 +34,7 @@ def read_truth(files: Files, collection: Collection, flag: str) -> np.ndarray:
             if files.reading.column is not None:
                 raise
             counted = files.count(domain, collection.counted.column)
-        if may_be_counts(files, counted):
+        if files.reading.counts is None and may_be_counts(files.source, counted):
             raise UsageError(
                 f"{flag} {files.paths[0]} names each of its categories once, and has more columns. If one of them "
                 f"holds counts, name it with {flag}-counts",

@@ -147,6 +147,13 @@ def for_callers(text: str) -> str:
     return "" if _NAMES_FLAGS.get() else text
 
 
+def refusal(argument: str, message: str, *, flag: str | None = None, value: Any = None) -> ArgumentError | UsageError:
+    """The error about an argument of the library or, at the command line, about its flag, with one message."""
+    if _NAMES_FLAGS.get():
+        return UsageError(message, argument=argument, flag=flag or f"--{argument}", value=value)
+    return ArgumentError(message, argument=argument, value=value)
+
+
 def option(argument: str, flag: str | None = None) -> str:
     """The name of an option in a message: "domain=" in the library, "--domain" at the command line."""
     if _NAMES_FLAGS.get():

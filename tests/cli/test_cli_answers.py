@@ -8,7 +8,6 @@ from refusals import blames
 
 import rrjax
 from rrjax import io
-from rrjax.cli.answers import known_yes
 from rrjax.cli.design import Randomizer
 from rrjax.cli.jobs import Wish, jobs_of
 from rrjax.cli.reading import Files, Reading
@@ -17,6 +16,7 @@ from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.tallies import mechanism_of
 from rrjax.mechanisms import DESIGNS, TWO_SAMPLES, Kuk, Mangat, UnrelatedQuestion
 from rrjax.mechanisms.table import TABLE
+from rrjax.reports.yes_or_no import known_yes
 
 pytestmark = pytest.mark.once
 COUNTED = ("--column", "answer", "--counts", "n", "--json")

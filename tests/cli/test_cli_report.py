@@ -16,12 +16,11 @@ from refusals import blames
 
 import rrjax
 from rrjax import inference, io
-from rrjax.cli.collection import Collection
 from rrjax.cli.findings import fit_of
-from rrjax.cli.reading import Files
 from rrjax.io.domain import Domain
 from rrjax.io.read import CountedReports
 from rrjax.reports import form
+from rrjax.reports.reports import Reports
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -195,7 +194,7 @@ def test_a_test_that_cannot_be_made_is_no_failure():
         counts = np.asarray(counts, np.int64)
         domain = Domain.range(0, len(counts) - 1)
         counted = CountedReports(counts, domain, "x", int(counts.sum()), 0, domain_from_data=False)
-        return fit_of(Collection(Files(["x.csv"]), counted, epsilon, []))
+        return fit_of(Reports(counted, epsilon))
 
     known = fit([60, 20, 10, 10])
     assert known.draws == 9999

@@ -1,4 +1,4 @@
-"""A collection: the counted reports of some files, how they were made, and whether they contradict it."""
+"""Reports with everything that is needed to use them: how they were made, and whether they contradict it."""
 
 from __future__ import annotations
 
@@ -6,46 +6,67 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import rrjax
-from rrjax import io
-from rrjax.cli.answers import known_yes, said
-from rrjax.cli.design import SurveyDesign
-from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
-from rrjax.cli.reading import Files
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import DataError, UsageError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.codings import read_reports
 from rrjax.io.read import CountedReports
-from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
-from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, mechanism_of
+from rrjax.io.source import Source
+from rrjax.io.tallies import MAX_CELLS, Tallied
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
+from rrjax.reports.yes_or_no import known_yes, said
 
 FALSE_ALARM = 0.01
 """Level of all tests of reports against their mechanism and ε together."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Collection:
+class Reports:
     """Counted reports and their ε; the tally too, if the mechanism is not randomized response."""
 
-    files: Files
     counted: CountedReports
     epsilon: float
-    warnings: list[str]
     tallied: Tallied | None = None
+    source: Source | None = None
+    """Their files; None for reports that were counted elsewhere."""
+    of_counts: bool = False
+    """Whether the files hold counts."""
+    warnings: list[str] = dataclasses.field(default_factory=list)
     metadata_tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     """Whether the reports contradict their mechanism and ε, by test: statistic, what is expected, and p-value."""
+
+    @property
+    def name(self) -> str:
+        """The name of the first file, for messages."""
+        return "the table of reports" if self.source is None else Path(self.source.files()[0]).name
+
+    @property
+    def paths(self) -> list[str] | None:
+        """The files as they were given; None without any."""
+        given: Any = () if self.source is None else self.source.paths
+        return [*given] or None
+
+    @property
+    def files(self) -> Source:
+        """The files of the reports.
+
+        Raises:
+            UsageError: There are none.
+        """
+        if self.source is None:
+            raise UsageError("single reports are needed, and these were counted: read their file")
+        return self.source
 
     @property
     def contradicted(self) -> bool:
@@ -95,14 +116,14 @@ class Collection:
         """
         metadata = self.counted.metadata
         if self.tallied is None or self.design is not None or metadata is None:
-            source = dataclasses.replace(self.files.source, column=self.counted.column)
+            source = dataclasses.replace(self.files, column=self.counted.column)
             return read_rows(source, self.counted.domain).indices
         if self.num_reports * self.num_categories > MAX_CELLS:
             raise UsageError(
                 f"{what} needs every report, and {self.num_reports:,} reports × {self.num_categories:,} categories are "
                 f"more than the limit of {MAX_CELLS:,}"
             )
-        return read_reports(self.files.source, metadata, getattr(self.mechanism, "subset_size", None))
+        return read_reports(self.files, metadata, getattr(self.mechanism, "subset_size", None))
 
     @property
     def doubt(self) -> str:
@@ -135,7 +156,7 @@ class Collection:
         """Refuses reports of other mechanisms for methods that exist for randomized response only."""
         if self.tallied is not None:
             raise UsageError(
-                f"{self.files.name} was made by {self.mechanism.name}, and only reports of "
+                f"{self.name} was made by {self.mechanism.name}, and only reports of "
                 f"{rrjax.RandomizedResponse.name} can be used for {what}. `rrjax estimate` takes both; collect with "
                 f"{rrjax.RandomizedResponse.name} if you need this"
             )
@@ -185,7 +206,7 @@ class Collection:
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
         return {
-            "reports": self.files.paths,
+            "reports": self.paths,
             "column": self.counted.column,
             "num_reports": self.num_reports,
             "num_missing": self.counted.num_missing,
@@ -213,109 +234,26 @@ class Collection:
         )
 
 
-def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Collection:
-    """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
-    if epsilon is not None:
-        check_epsilon(epsilon)
-    metadata = files.source.metadata()
-    if design is not None and design.mechanism is not None:
-        return _checked(_designed(files, epsilon, design))
-    files.check_categories()
-    if metadata is not None:
-        mechanism = mechanism_of(metadata, files.name)
-        metadata.check(files.name, column=files.reading.column, epsilon=epsilon, domain=files.domain)
-        epsilon = metadata.effective_epsilon
-        if metadata.round is not None:
-            rounds = rounds_of(files.source)
-            if len(rounds) > 1:
-                raise UsageError(
-                    f"{files.name} and the other files hold the rounds {', '.join(map(str, rounds))} of the same "
-                    "users, whose reports depend on each other: give the file of one round. `rrjax estimate` and "
-                    "`rrjax report` take all",
-                    flag="REPORTS",
-                )
-            check_users(files.source, metadata.user or "")
-            epsilon = float(mechanism.epsilon)
-        if not (isinstance(mechanism, Design) or 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON):
-            raise io.DataError(
-                f"{files.name} says that it was randomized with ε = {epsilon:g} nats, and collections have one from "
-                f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}: was the file changed after it was written?",
-                file=files.name,
-                argument="epsilon",
-                value=epsilon,
-            )
-        if mechanism.name != rrjax.RandomizedResponse.name:
-            return _checked(_tallied(files, epsilon))
-    if epsilon is None:
-        raise UsageError(
-            f"{files.name} does not say how it was randomized: give --epsilon, the privacy parameter of the collection "
-            "in nats (files written by `rrjax randomize` carry it)",
-            flag="--epsilon",
-        )
-    return _checked(Collection(files, files.count(files.domain, metadata.column if metadata else None), epsilon, []))
+def checked(reports: Reports) -> Reports:
+    """The reports, with the warnings that precede their estimates.
 
-
-@ending_at_once()
-def _designed(files: Files, epsilon: float | None, design: SurveyDesign) -> Collection:
-    """Counts the answers to a survey design."""
-    if files.source.metadata() is not None:
-        raise UsageError(
-            f"{files.name} says itself how it was randomized: leave --mechanism {design.mechanism} out",
-            flag="--mechanism",
-            value=design.mechanism,
-        )
-    if epsilon is not None:
-        raise UsageError(
-            f"--epsilon is of randomized response; the ε of {design.mechanism} follows from --parameter: leave it out",
-            flag="--epsilon",
-            value=epsilon,
-        )
-    if files.domain is None:
-        raise UsageError(
-            f"--mechanism {design.mechanism} needs --domain, all answers that are possible: give a file of labels, one "
-            "a line, or a range such as 0:1",
-            flag="--domain",
-        )
-    made = design.made(files.domain)
-    counted = files.count(files.domain)
-    counts = np.asarray(counted.counts)
-    tally = dataclasses.replace(made.tally_of_counts(as_jax_integers(counts)), domain=counted.domain)
-    tallied = Tallied(counted, made, tally, made.mixture_of_counts(as_jax_integers(counts)))
-    return Collection(files, counted, float(made.epsilon), [], tallied)
-
-
-@ending_at_once()
-def _tallied(files: Files, epsilon: float) -> Collection:
-    """Counts reports of another mechanism than randomized response."""
-    if files.reading.counts is not None:
-        raise UsageError.about(
-            "--counts", f"is for files of counts, and {files.name} holds reports", value=files.reading.counts
-        )
-    if files.reading.missing:
-        raise UsageError(
-            f"--missing is for files of labels, and {files.name} holds reports of a mechanism, none of them missing",
-            flag="--missing",
-            value=files.reading.missing[0],
-        )
-    tallied = io.read_tally(files.source)
-    return Collection(files, tallied.counted, epsilon, [], tallied)
-
-
-def _checked(collection: Collection) -> Collection:
-    if collection.num_reports < 2:
-        raise io.DataError(
-            f"{collection.files.name} holds one report: a distribution cannot be estimated from it. "
+    Raises:
+        DataError: There is one report.
+    """
+    if reports.num_reports < 2:
+        raise DataError(
+            f"{reports.name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?",
-            file=collection.files.name,
-            column=collection.counted.column,
+            file=reports.name,
+            column=reports.counted.column,
         )
-    collection.warnings.extend(_warnings(collection))
-    return collection
+    reports.warnings.extend(_warnings(reports))
+    return reports
 
 
-def _warnings(collection: Collection) -> list[str]:
-    """Warnings about a collection, which precede its estimates."""
-    counted, num_reports = collection.counted, collection.num_reports
+def _warnings(reports: Reports) -> list[str]:
+    """Warnings about a reports, which precede its estimates."""
+    counted, num_reports = reports.counted, reports.num_reports
     warnings = []
     if counted.domain_from_data and counted.metadata is None:  # the metadata hold the K of the mechanism
         warnings.append(
@@ -331,15 +269,15 @@ def _warnings(collection: Collection) -> list[str]:
             f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
             f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
         )
-    if counted.metadata is None and may_be_counts(collection.files, counted):
+    if counted.metadata is None and _may_be_counts(reports):
         warnings.append(
             "The reports name each of their categories once, and the file has more columns. If one of them holds "
             "counts, name it with --counts."
         )
     warnings += padded(counted.num_padded, "report")
-    size = collection.num_categories
+    size = reports.num_categories
     # Of equal shares; of equal rates, it is the same for all shares.
-    squared_error = float(np.sum(np.broadcast_to(collection.rates.variance(1 / size), size))) / num_reports
+    squared_error = float(np.sum(np.broadcast_to(reports.rates.variance(1 / size), size))) / num_reports
     if squared_error > 1:
         needed = math.ceil(100 * num_reports * squared_error)
         warnings.append(
@@ -347,7 +285,7 @@ def _warnings(collection: Collection) -> list[str]:
             f"the squared error of the unbiased estimate is expected to be {squared_error:.3g}, and between two "
             f"distributions it is never more than 2. To expect 0.01, collect {needed:,} reports."
         )
-    if collection.simulated:
+    if reports.simulated:
         warnings.append("The reports are a simulation (made with --seed); they protect nobody.")
     return warnings
 
@@ -362,7 +300,11 @@ def padded(number: int, what: str) -> list[str]:
     ]
 
 
-def may_be_counts(files: Files, counted: CountedReports) -> bool:
+def may_be_counts(source: Source, counted: CountedReports) -> bool:
     """Whether a table that was read row by row may hold counts in another column: it names each category once."""
     named = counted.counts[counted.counts > 0]
-    return files.reading.counts is None and len(named) > 1 and named.max() == 1 and len(column_names(files.source)) > 1
+    return len(named) > 1 and named.max() == 1 and len(column_names(source)) > 1
+
+
+def _may_be_counts(reports):
+    return not reports.of_counts and reports.source is not None and may_be_counts(reports.source, reports.counted)

@@ -1,0 +1,349 @@
+"""From files, data frames and counts to reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+import rrjax
+from rrjax import io
+from rrjax.data.errors import ArgumentError, DataError, option, refusal
+from rrjax.data.tally import Tally
+from rrjax.io.domain import Domain
+from rrjax.io.frame_engine import lazy
+from rrjax.io.labels import Labels, as_domain
+from rrjax.io.numbers import of_numbers
+from rrjax.io.read import CountedReports
+from rrjax.io.rounds import check_users, rounds_of
+from rrjax.io.source import Source
+from rrjax.io.tallies import Tallied, as_jax_integers, mechanism_of
+from rrjax.mechanisms import DESIGNS, Design, SupportMechanism
+from rrjax.mechanisms.surveys.design import YesOrNo
+from rrjax.mechanisms.surveys.named import make_design
+from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from rrjax.reports.reports import Reports, checked
+
+if TYPE_CHECKING:
+    from jaxtyping import ArrayLike
+    from narwhals.stable.v2.typing import IntoFrame
+
+
+def read(
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | IntoFrame,
+    *,
+    column: str | None = None,
+    epsilon: float | None = None,
+    domain: Labels | None = None,
+    mechanism: str | Design | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    counts: str | None = None,
+    missing: Sequence[str] = (),
+    format: Literal["csv", "tsv", "parquet", "jsonl", "transactions"] | None = None,  # noqa: A002
+    header: bool | None = None,
+    delimiter: str | None = None,
+) -> Reports:
+    """Reads the reports in files or in a data frame, with how they were made.
+
+    Files that `rrjax randomize` wrote say it themselves; of others it is told by `epsilon` (randomized response), or by
+    `mechanism` (a survey design). Reports that contradict it are tested when a question is asked, and every answer says
+    so.
+
+    Args:
+        data: A file, several, or a glob; or a frame of pandas, Polars (lazy too), PyArrow, DuckDB, PySpark or Dask.
+            A frame's rows are counted by its own engine.
+        column: Name of the column of reports; None for the only one.
+        epsilon: ε of randomized response, nats.
+        domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
+            name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
+        mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed.
+        parameters: The parameters of a design that is named: numbers, lists of them, or texts such as "2/3".
+        counts: Name of a column of counts, if the table holds counts already.
+        missing: Texts that stand for a missing answer; empty cells always do.
+        format: Format of files whose names do not say it.
+        header: Whether a CSV starts with the names of columns; None looks.
+        delimiter: The character between the columns of a CSV.
+
+    Returns:
+        `Reports`.
+
+    Raises:
+        DataError: A file, column, row or metadata that cannot be used.
+        ArgumentError: Arguments that contradict the files or each other.
+
+    Example:
+        >>> import polars, rrjax
+        >>> frame = polars.DataFrame({"smokes": ["no"] * 600 + ["yes"] * 400})
+        >>> reports = rrjax.read(frame, epsilon=1.0, domain=["no", "yes"])
+        >>> reports.num_reports, reports.counts.tolist()
+        (1000, [600, 400])
+    """
+    made = _design_of(mechanism, parameters)
+    known = as_domain(domain)
+    files = _files(data)
+    if files is None:
+        return _of_frame(data, column, epsilon, known, made, counts, missing)
+    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
+    source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    return read_source(source, epsilon, known, counts, made)
+
+
+def of_counts(
+    counts: ArrayLike, epsilon_or_mechanism: float | Design, domain: Labels | None = None, *, column: str = "report"
+) -> Reports:
+    """The reports of a table of counts.
+
+    Args:
+        counts: `[K]`, whole numbers: how many reports name each category.
+        epsilon_or_mechanism: ε of randomized response, nats; or a survey design.
+        domain: The labels of the K categories; None is 0 … K − 1.
+        column: What is asked, for sentences and figures.
+
+    Returns:
+        `Reports`.
+
+    Raises:
+        ArgumentError: Counts that are not whole numbers of at least zero, or a domain of another size.
+
+    Example:
+        >>> from rrjax.reports import of_counts
+        >>> of_counts([600, 400], 1.0, ["no", "yes"]).num_reports
+        1000
+    """
+    numbers = np.asarray(counts)
+    whole = numbers.ndim == 1 and numbers.size > 1 and numbers.dtype.kind in "iu" and (numbers >= 0).all()
+    if not whole or not numbers.any():
+        problem = "must be at least two whole numbers, not negative and not all zero"
+        raise ArgumentError.about("counts", problem, argument="counts", value=counts)
+    known = as_domain(domain) or Domain.range(0, len(numbers) - 1)
+    if known.num_categories != len(numbers):
+        problem = f"has {known.num_categories:,} categories, and there are {len(numbers):,} counts"
+        raise ArgumentError.about("domain", problem, argument="domain", value=domain)
+    counted = CountedReports(numbers.astype(np.int64), known, column, int(numbers.sum()), 0, False)
+    if isinstance(epsilon_or_mechanism, Design):
+        return checked(_of_design(counted, epsilon_or_mechanism))
+    return checked(Reports(counted, check_epsilon(epsilon_or_mechanism), of_counts=True))
+
+
+def of_tally(
+    tally: Tally, mechanism: SupportMechanism, domain: Labels | None = None, *, column: str = "report"
+) -> Reports:
+    """The reports of a tally of support counts.
+
+    Args:
+        tally: Of one collection.
+        mechanism: The mechanism that made the reports.
+        domain: The labels of the K categories; None is 0 … K − 1.
+        column: What is asked, for sentences and figures.
+
+    Returns:
+        `Reports`, without the likelihood of whole reports.
+
+    Raises:
+        ArgumentError: A mechanism or a domain of another size.
+
+    Example:
+        >>> import rrjax
+        >>> from rrjax.reports import of_tally
+        >>> oue = rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=2.0)
+        >>> of_tally(rrjax.Tally([300, 250, 150], 600, p=0.5, q=float(oue.rates.q)), oue).num_reports
+        600
+    """
+    support = np.asarray(tally.support)
+    known = as_domain(domain) or Domain.range(0, len(support) - 1)
+    for argument, size in (("mechanism", mechanism.num_categories), ("domain", known.num_categories)):
+        if size != len(support):
+            problem = f"has {size:,} categories, and the tally has {len(support):,}"
+            raise ArgumentError.about(argument, problem, argument=argument)
+    counted = CountedReports(support, known, column, int(tally.num_users), 0, False)
+    tallied = Tallied(counted, mechanism, tally, None)
+    return checked(Reports(counted, float(mechanism.epsilon), tallied, of_counts=True))
+
+
+def read_source(
+    source: Source,
+    epsilon: float | None,
+    domain: Domain | None,
+    counts: str | None = None,
+    design: Callable[[Domain], Design] | None = None,
+    named: str = "",
+) -> Reports:
+    """Counts the reports in files; their ε is given, or in the metadata, or they are of a survey design.
+
+    Args:
+        source: The files.
+        epsilon: ε of randomized response, nats, if it is given.
+        domain: All categories, if they are given.
+        counts: Name of a column of counts, if the files hold counts.
+        design: Makes the survey design of a domain, if one is given.
+        named: Name of the design, for messages.
+
+    Returns:
+        `Reports`.
+
+    Raises:
+        DataError: Files that cannot be used, or metadata that nobody can have written.
+        ArgumentError, UsageError: Arguments or flags that contradict the files or each other.
+    """
+    if epsilon is not None:
+        check_epsilon(epsilon)
+    name, metadata = os.path.basename(source.files()[0]), source.metadata()
+    if design is not None:
+        _check_design(source, name, epsilon, domain, named)
+        assert domain is not None
+        made = design(domain)
+        return checked(_of_design(_count(source, domain, counts), made, source, counts is not None))
+    if of_numbers(metadata):
+        raise refusal(
+            "data",
+            f"{name} holds reports of numbers: `rrjax estimate` and `rrjax compare` take it, other commands do not",
+            flag="REPORTS",
+            value=name,
+        )
+    if metadata is not None:
+        mechanism = mechanism_of(metadata, name)
+        metadata.check(name, column=source.column, epsilon=epsilon, domain=domain)
+        epsilon = metadata.effective_epsilon
+        if metadata.round is not None:
+            rounds = rounds_of(source)
+            if len(rounds) > 1:
+                raise refusal(
+                    "data",
+                    f"{name} and the other files hold the rounds {', '.join(map(str, rounds))} of the same "
+                    "users, whose reports depend on each other: give the file of one round. `rrjax estimate` and "
+                    "`rrjax report` take all",
+                    flag="REPORTS",
+                )
+            check_users(source, metadata.user or "")
+            epsilon = float(mechanism.epsilon)
+        if not (isinstance(mechanism, Design) or 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON):
+            raise DataError(
+                f"{name} says that it was randomized with ε = {epsilon:g} nats, and collections have one from "
+                f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}: was the file changed after it was written?",
+                file=name,
+                argument="epsilon",
+                value=epsilon,
+            )
+        if mechanism.name != rrjax.RandomizedResponse.name:
+            return checked(_tallied(source, name, epsilon, counts))
+    if epsilon is None:
+        raise refusal(
+            "epsilon",
+            f"{name} does not say how it was randomized: give {option('epsilon')}, the privacy parameter of the "
+            "collection in nats (files written by `rrjax randomize` carry it)",
+        )
+    named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
+    return checked(Reports(_count(named_column, domain, counts), epsilon, None, source, counts is not None))
+
+
+def _files(data):
+    """The names of files; None for a frame."""
+    if isinstance(data, str | os.PathLike):
+        return data
+    if isinstance(data, Sequence) and data and all(isinstance(each, str | os.PathLike) for each in data):
+        return list(data)
+    return None
+
+
+def _design_of(mechanism, parameters):
+    """The function that makes the design of a domain; None without one."""
+    if isinstance(mechanism, Design):
+        if parameters is not None:
+            raise ArgumentError.about("parameters", "are of a design that is named; this one has its own")
+        return lambda domain: mechanism
+    if mechanism is None:
+        if parameters is not None:
+            raise ArgumentError.about("parameters", "are of a design: name it with mechanism=", argument="parameters")
+        return None
+    if mechanism not in DESIGNS:
+        problem = f"must be a design or the name of one, {', '.join(DESIGNS)}; got {mechanism!r}"
+        raise ArgumentError.about("mechanism", problem, argument="mechanism", value=mechanism)
+
+    def made(domain):
+        design = make_design(mechanism, parameters or {}, domain.num_categories)
+        if isinstance(design, YesOrNo) and domain.place_of_yes is not None:
+            return dataclasses.replace(design, yes_category=domain.place_of_yes)
+        if isinstance(design, YesOrNo) and not design.symmetric:
+            problem = "must say which answer is the yes, by a label such as 1, yes or true; or make the design yourself"
+            raise ArgumentError.about("domain", problem, argument="domain", value=domain)
+        return design
+
+    return made
+
+
+def _of_frame(frame, column, epsilon, domain, design, counts, missing):
+    """The reports in a data frame."""
+    if column is None:
+        column = _only_column(frame, counts)
+    counted = io.count_frame(frame, domain, column=column, counts=counts, missing=missing)
+    if design is not None:
+        if epsilon is not None:
+            raise ArgumentError.about("epsilon", "is of randomized response; that of a design follows from it")
+        return checked(_of_design(counted, design(counted.domain)))
+    if epsilon is None:
+        raise ArgumentError("a frame does not say how its reports were made: give epsilon= or mechanism=")
+    return checked(Reports(counted, check_epsilon(epsilon), of_counts=counts is not None))
+
+
+def _only_column(frame, counts):
+    names = [name for name in lazy(frame).collect_schema().names() if name != counts]
+    if len(names) != 1:
+        raise ArgumentError(f"column= is missing: the frame has {', '.join(map(repr, names))}", argument="column")
+    return names[0]
+
+
+def _count(source, domain, counts):
+    return io.count_reports(source, domain) if counts is None else io.read_counts(source, counts, domain)
+
+
+def _check_design(source, name, epsilon, domain, named):
+    """Refuses what contradicts a survey design."""
+    if source.metadata() is not None:
+        raise refusal(
+            "mechanism",
+            f"{name} says itself how it was randomized: leave {option('mechanism')} {named} out",
+            value=named,
+        )
+    if epsilon is not None:
+        raise refusal(
+            "epsilon",
+            f"{option('epsilon')} is of randomized response; the ε of {named or 'a design'} follows from "
+            f"{option('parameters', '--parameter')}: leave it out",
+            value=epsilon,
+        )
+    if domain is None:
+        raise refusal(
+            "domain",
+            f"{option('mechanism')} {named} needs {option('domain')}, all answers that are possible: give a file of "
+            "labels, one a line, or a range such as 0:1",
+        )
+
+
+def _of_design(counted, made, source=None, of_counts=True):
+    """Reports of the counted answers to a survey design."""
+    if made.num_categories != counted.domain.num_categories:
+        problem = f"has {made.num_categories} answers, and the domain {counted.domain.num_categories}"
+        raise ArgumentError.about("mechanism", problem, argument="mechanism", value=made)
+    counts = as_jax_integers(np.asarray(counted.counts))
+    tally = dataclasses.replace(made.tally_of_counts(counts), domain=counted.domain)
+    tallied = Tallied(counted, made, tally, made.mixture_of_counts(counts))
+    return Reports(counted, float(made.epsilon), tallied, source, of_counts)
+
+
+def _tallied(source, name, epsilon, counts):
+    """Reports of another mechanism than randomized response."""
+    if counts is not None:
+        problem = f"{option('counts')} is for files of counts, and {name} holds reports"
+        raise refusal("counts", problem, value=counts)
+    if source.missing:
+        raise refusal(
+            "missing",
+            f"{option('missing')} is for files of labels, and {name} holds reports of a mechanism, none of them "
+            "missing",
+            value=source.missing[0],
+        )
+    tallied = io.read_tally(source)
+    return Reports(tallied.counted, epsilon, tallied, source)
