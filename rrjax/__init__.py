@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax import figures, inference, io, mechanisms, models, simulate, study
+    from rrjax import figures, inference, io, mechanisms, models, reports, simulate, study
     from rrjax.data import errors
     from rrjax.data.mixture import Mixture
     from rrjax.data.tally import Tally, count
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rrjax.mechanisms import RandomizedResponse, longitudinal, surveys
     from rrjax.privacy import audit, shuffling
     from rrjax.privacy import clients as secure
+    from rrjax.reports import Reports, read
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "Mixture",
     "OrderedBayes",
     "RandomizedResponse",
+    "Reports",
     "SmoothBayes",
     "Tally",
     "audit",
@@ -63,6 +65,8 @@ __all__ = [
     "nll",
     "ordered_bayes",
     "postprocessing",
+    "read",
+    "reports",
     "score",
     "secure",
     "shuffling",
@@ -80,6 +84,7 @@ _HOME = {
     "Mixture": "data.mixture",
     "OrderedBayes": "estimators.ordered_bayes",
     "RandomizedResponse": "mechanisms",
+    "Reports": "reports",
     "SmoothBayes": "estimators.smooth_bayes",
     "Tally": "data.tally",
     "certificate": "estimators.likelihood",
@@ -96,6 +101,7 @@ _HOME = {
     "mle_star": "estimators.closed_form",
     "nll": "estimators.likelihood",
     "ordered_bayes": "estimators.ordered_bayes",
+    "read": "reports",
     "score": "estimators.likelihood",
     "smooth_bayes": "estimators.smooth_bayes",
 }

@@ -53,10 +53,9 @@ def documented(command):
     """Which fields one or another object of a command has, by the page."""
     everywhere, of_reports, of_estimates = fields(EVERYWHERE), fields(OF_REPORTS), fields(ESTIMATES)
     if command == "estimate":
-        beside = {"mle_star", "mle"}
-        own = fields("`estimate`") - beside | set().union(*(under(name, of_estimates) for name in beside))
-        own |= {"top[].mle"} | fields("`estimate` of means, quantiles and groups")
-        return everywhere | of_reports | of_estimates | own
+        both = {"closest", "likeliest"}
+        own = fields("`estimate`") - both | set().union(*(under(name, of_estimates) for name in both))
+        return everywhere | of_reports | own | fields("`estimate` of means, quantiles and groups")
     if command == "compare":
         shares = {f"top[].{name}" for name, entry in ESTIMATORS.items() if not (entry.by_name or entry.ordered)}
         return everywhere | of_reports | under("estimators[]", of_estimates) | fields("`compare`") | shares
@@ -181,10 +180,10 @@ def test_tables_have_the_columns_that_the_page_names(files):
         return Path("out.csv").read_text().splitlines()[0].split(",")
 
     (named,) = re.findall(r"for each of the K categories and the columns (.*?)\. With", text, re.DOTALL)
-    names = [name for name in re.findall(r"`(\w+)`", named) if name != "mle"]
-    assert columns("estimate", *READ) == names
-    assert columns("estimate", "unary.parquet") == ["mle" if name == "mle_star" else name for name in names]
-    assert columns("estimate", *READ, "--estimator", "inv") == [name for name in names if name != "mle_star"]
+    names = re.findall(r"`(\w+)`", named)
+    assert columns("estimate", *READ) == columns("estimate", "unary.parquet") == names
+    alone = ["inv" if name == "closest" else name for name in names if name != "likeliest"]
+    assert columns("estimate", *READ, "--estimator", "inv") == alone
     for heading, prefix, run in (
         ("`estimate` of means, quantiles and groups", "statements[].", ("estimate", *READ, "--mean")),
         ("`regress`", "coefficients[].", RUNS["regress"][0]),

@@ -10,22 +10,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from rrjax import io
 from rrjax.cli import numbers, show
-from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.design import SurveyDesign
-from rrjax.cli.estimates import (
-    Estimate,
-    draw,
-    estimated,
-    largest_rows,
-    of_reports,
-    show_largest,
-    side_by_side,
-    too_large,
-    write,
-)
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, check_rate, estimator_name, estimator_names, flags
+from rrjax.cli.outlets import draw, show_cells
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, ReportFiles, other_files, read_collection
 from rrjax.cli.truth import read_truth
@@ -34,6 +24,17 @@ from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 from rrjax.io.numbers import of_numbers
 from rrjax.numerics.programs import program
 from rrjax.reports import form
+from rrjax.reports.contradictions import check_contradictions
+from rrjax.reports.estimates import (
+    Estimate,
+    cells_of,
+    estimated,
+    of_reports,
+    rows_of,
+    share_figure,
+    side_by_side,
+    too_large,
+)
 from rrjax.reports.reports import Reports
 
 SHOWN = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
@@ -139,16 +140,18 @@ def run(collection: Reports, truth: np.ndarray | None, names: list[str], output:
     """Runs the named estimators, measures them against the truth, writes and prints the results."""
     with show.status("Estimating …") as status:
         tasks = [partial(estimated, collection, name) for name in names]
-        *estimates, _ = side_by_side([*tasks, partial(check_contradictions, collection)])
+        with ending_at_once():
+            *estimates, _ = side_by_side([*tasks, partial(check_contradictions, collection)])
         shown = [found for name in SHOWN for found in estimates if found.estimator.name == name]
         shown = (shown or estimates[:MOST_SHOWN]) if len(estimates) > MOST_SHOWN else estimates
         errors = None if truth is None else [_errors(found, truth) for found in estimates]
         status.update("Writing …")
         columns = {found.estimator.name: found.theta for found in estimates}
         if output.out is not None:
-            write(output.out, collection, columns | ({} if truth is None else {"truth": truth}))
+            table = {"label": collection.labels, "count": collection.counts} | columns
+            io.write_table(output.out, collection.table(table | ({} if truth is None else {"truth": truth})))
         if output.plot is not None:
-            draw(output.plot, collection, shown, truth, level)
+            draw(output.plot, partial(share_figure, collection, shown, truth, level))
     if output.json:
         rows = [found.facts() for found in estimates]
         if errors is not None:
@@ -160,7 +163,7 @@ def run(collection: Reports, truth: np.ndarray | None, names: list[str], output:
             | output.files
             | {
                 "estimators": rows,
-                "top": largest_rows(collection, {shown[0].estimator.name: shown[0].theta} | columns, output.top, truth),
+                "top": rows_of(collection, {shown[0].estimator.name: shown[0].theta} | columns, output.top, truth),
             }
         )
         return
@@ -169,7 +172,7 @@ def run(collection: Reports, truth: np.ndarray | None, names: list[str], output:
     show.out.print()
     _show_comparison(collection, estimates, errors)
     show.out.print()
-    show_largest(collection, shown, output.top, truth)
+    show_cells(cells_of(collection, shown, [each.title for each in shown], output.top, truth))
     show.explain(_explanations(collection, estimates, measured=truth is not None), output.explain, "choose/estimator")
     show.show_files({"All categories": output.out, "Figure": output.plot})
 

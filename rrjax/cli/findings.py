@@ -9,10 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rrjax import inference, io
-from rrjax.cli.estimate import leading
-from rrjax.cli.estimates import Estimate, ShareIntervals, estimated, largest_of, share_intervals, side_by_side
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Asked, Confidence
+from rrjax.cli.options import Asked
 from rrjax.cli.statements import Row, rows_of
 from rrjax.cli.test import fits_any
 from rrjax.cli.testing import USUAL_DRAWS, SimulatedTest, check_size
@@ -22,7 +20,9 @@ from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
 from rrjax.io.domain import Domain
 from rrjax.reports import form
+from rrjax.reports.estimates import Estimate, ShareIntervals, estimated, largest_of, share_intervals, side_by_side
 from rrjax.reports.reports import Reports
+from rrjax.reports.shares import leading
 
 MOST_SINGLE = 120
 """Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
@@ -86,7 +86,7 @@ class Findings:
     @property
     def num_found(self) -> int:
         """Number of categories that are significantly above zero."""
-        return int(self.intervals.found.sum())
+        return int(self.intervals.discovered.sum())
 
     @property
     def flat(self) -> bool:
@@ -106,7 +106,7 @@ def find(collection: Reports, asked: Asked, level: float, top: int, ordered: boo
     rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
     tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
     more = [
-        partial(share_intervals, collection, Confidence(level, at_once=True)),
+        partial(share_intervals, collection, level, at_once=True),
         partial(fit_of, collection),
         partial(_detectable, collection),
     ]

@@ -9,8 +9,6 @@ import numpy as np
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.contradictions import check_contradictions
-from rrjax.cli.estimates import estimated
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
 from rrjax.cli.reading import Files, read_collection
@@ -21,6 +19,8 @@ from rrjax.estimators.em import EMResult
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.numbers import of_numbers
 from rrjax.mechanisms.surveys import groups
+from rrjax.reports.contradictions import check_contradictions
+from rrjax.reports.estimates import estimated
 from rrjax.reports.reports import Reports
 
 MOST_GROUPS = 4

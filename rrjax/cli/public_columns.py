@@ -46,7 +46,7 @@ def parts_of(
         return [Part("all", collection.num_reports, collection.marginal[0], rows)], 0
     if weighted_by is not None:
         collection.check_counts("--weights")
-    if collection.of_counts:
+    if collection.from_counts:
         raise UsageError("--by and --weights need a row for each report: leave out --counts", flag="--counts")
     column, domain, source = collection.counted.column, collection.counted.domain, collection.files
     for flag, name in (("--by", by), ("--weights", weighted_by)):

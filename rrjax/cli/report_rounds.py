@@ -7,7 +7,6 @@ from datetime import datetime
 
 import typer
 
-from rrjax.cli.estimates import largest_of
 from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
 from rrjax.cli.report_trust import after_at_most, change_of_odds, provenance
@@ -15,6 +14,7 @@ from rrjax.cli.rounds import FoundRounds
 from rrjax.cli.spending import Spending
 from rrjax.figures.html import Markup, joined, listing, paragraph, strip, table
 from rrjax.reports import form
+from rrjax.reports.estimates import largest_of
 
 _PRIOR = 0.1
 

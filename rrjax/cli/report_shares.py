@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rrjax.cli.advice import publication
 from rrjax.cli.findings import MOST_SINGLE, Findings
 from rrjax.cli.statements import contradicted, told, written
 from rrjax.figures.html import (
@@ -22,6 +21,7 @@ from rrjax.figures.html import (
     table,
 )
 from rrjax.reports import form
+from rrjax.reports.shares import publication
 
 MOST_IN_TABLE, MOST_IN_DRAWING = 100, 14
 """Limits of the number of characters of a name."""
@@ -111,7 +111,11 @@ def largest(findings: Findings) -> list[Markup]:
             form.between(intervals.lower[place], intervals.upper[place]),
             strip(float(theta[place]), float(intervals.lower[place]), float(intervals.upper[place]), end),
             f"{collection.counts[place]:,}",
-            "contradicted" if intervals.contradicted[place] else "yes" if intervals.found[place] else "cannot tell",
+            "contradicted"
+            if intervals.contradicted[place]
+            else "yes"
+            if intervals.discovered[place]
+            else "cannot tell",
         ]
         for place in places
     ]
@@ -148,7 +152,7 @@ def _reading(findings: Findings) -> list[object]:
         "\N{LEFT DOUBLE QUOTATION MARK}Cannot tell\N{RIGHT DOUBLE QUOTATION MARK}: so many reports may come from "
         "chance alone.",
     ]
-    if (intervals.found[places] & (intervals.lower[places] == 0)).any():
+    if (intervals.discovered[places] & (intervals.lower[places] == 0)).any():
         points.append(
             "A yes may stand beside an interval that begins at zero, because the intervals promise more: that none of "
             "them is wrong."

@@ -12,12 +12,12 @@ from typing import Any
 
 import typer
 
-from rrjax.cli.estimates import too_large
 from rrjax.cli.findings import Findings
 from rrjax.cli.report_shares import label
 from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, table, versions
 from rrjax.io.source import Source
 from rrjax.reports import form
+from rrjax.reports.estimates import too_large
 from rrjax.reports.reports import Reports
 from rrjax.reports.yes_or_no import said
 

@@ -10,7 +10,6 @@ import numpy as np
 import rrjax
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.estimates import Estimate, estimated
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Output
 from rrjax.cli.reading import Files, read_collection
@@ -25,6 +24,7 @@ from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.mechanisms.surveys import groups
 from rrjax.reports import form
+from rrjax.reports.estimates import Estimate, estimated
 from rrjax.reports.reports import Reports
 
 MOST_ROUNDS = 6

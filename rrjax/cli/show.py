@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sys
@@ -12,7 +11,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.cells import cell_len
@@ -25,6 +23,7 @@ from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
 from rrjax.data.errors import Contradiction, MissingPackage, UsageError
 from rrjax.reports import form
+from rrjax.reports.form import plain
 
 USAGE, BAD_DATA = 2, 3
 _UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
@@ -149,21 +148,7 @@ def warn(messages: list[str]) -> None:
 
 def record(result: Mapping[str, Any]) -> None:
     """Prints one JSON object. Numbers that are infinite or undefined are null, because JSON has no such numbers."""
-    print(json.dumps(_plain(result), ensure_ascii=False, indent=2, allow_nan=False), flush=True)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    if hasattr(value, "item"):  # of NumPy or JAX
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    print(json.dumps(plain(result), ensure_ascii=False, indent=2, allow_nan=False), flush=True)
 
 
 def table(*titles: str | Text, names: int = 1, max_width: int | None = None, **options: Any) -> Table:

@@ -14,13 +14,13 @@ from rich.text import Text
 
 from rrjax import inference, io
 from rrjax.cli import show
-from rrjax.cli.contradictions import check_contradictions
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.normal import normal_estimate, normal_sum
 from rrjax.cli.options import Asked, Output, listed_in
 from rrjax.cli.public_columns import Part, parts_of, shares_of
 from rrjax.data.errors import UsageError
 from rrjax.reports import form
+from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.reports import Reports
 
 About: TypeAlias = Literal["users", "difference", "population"]

@@ -12,12 +12,12 @@ import numpy as np
 
 import rrjax
 from rrjax.cli import show
-from rrjax.cli.estimates import largest_of
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.whole_reports import errors_of_whole_reports
 from rrjax.reports import form
 from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON
+from rrjax.reports.estimates import largest_of
 
 
 @dataclasses.dataclass(frozen=True)

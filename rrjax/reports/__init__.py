@@ -1,1 +1,12 @@
-"""Reports with everything that is needed to use them, and what they answer."""
+"""Reports with everything that is needed to use them, and what they answer.
+
+`rrjax.read` makes `Reports` of files and data frames; their methods are questions, and an answer is a table, facts and
+sentences for a notebook, a file or the terminal.
+"""
+
+from rrjax.reports.answer import Answer, Cells
+from rrjax.reports.reading import read
+from rrjax.reports.reports import Reports
+from rrjax.reports.shares import Shares
+
+__all__ = ["Answer", "Cells", "Reports", "Shares", "read"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import decimal
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rrjax.data.errors import number as number
 
@@ -61,3 +63,18 @@ def share(estimate: float | np.ndarray) -> str:
     """An estimated share in percent; without digits below 0.0001 %, the tolerance of iterations."""
     value = float(estimate)
     return percent(value) if not 0 < value < 1e-6 else "< 0.0001\N{NO-BREAK SPACE}%"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: Python's own kinds, and None for numbers that are infinite or undefined."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item"):  # of NumPy or JAX
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -91,76 +92,73 @@ def read(
     return read_source(source, epsilon, known, counts, made)
 
 
-def of_counts(
-    counts: ArrayLike, epsilon_or_mechanism: float | Design, domain: Labels | None = None, *, column: str = "report"
-) -> Reports:
-    """The reports of a table of counts.
-
-    Args:
-        counts: `[K]`, whole numbers: how many reports name each category.
-        epsilon_or_mechanism: ε of randomized response, nats; or a survey design.
-        domain: The labels of the K categories; None is 0 … K − 1.
-        column: What is asked, for sentences and figures.
-
-    Returns:
-        `Reports`.
-
-    Raises:
-        ArgumentError: Counts that are not whole numbers of at least zero, or a domain of another size.
-
-    Example:
-        >>> from rrjax.reports import of_counts
-        >>> of_counts([600, 400], 1.0, ["no", "yes"]).num_reports
-        1000
-    """
+def of_counts(counts: ArrayLike, epsilon_or_mechanism: float | Design, domain: Labels | None, column: str) -> Reports:
+    """See `Reports.of_counts`."""
     numbers = np.asarray(counts)
     whole = numbers.ndim == 1 and numbers.size > 1 and numbers.dtype.kind in "iu" and (numbers >= 0).all()
     if not whole or not numbers.any():
         problem = "must be at least two whole numbers, not negative and not all zero"
-        raise ArgumentError.about("counts", problem, argument="counts", value=counts)
+        raise ArgumentError.about("counts", problem, value=counts)
     known = as_domain(domain) or Domain.range(0, len(numbers) - 1)
-    if known.num_categories != len(numbers):
-        problem = f"has {known.num_categories:,} categories, and there are {len(numbers):,} counts"
-        raise ArgumentError.about("domain", problem, argument="domain", value=domain)
+    _check_sizes(len(numbers), "counts", domain=known.num_categories)
     counted = CountedReports(numbers.astype(np.int64), known, column, int(numbers.sum()), 0, False)
     if isinstance(epsilon_or_mechanism, Design):
-        return checked(_of_design(counted, epsilon_or_mechanism))
-    return checked(Reports(counted, check_epsilon(epsilon_or_mechanism), of_counts=True))
+        return checked(of_design(counted, epsilon_or_mechanism))
+    return checked(Reports(counted, check_epsilon(epsilon_or_mechanism), from_counts=True))
 
 
-def of_tally(
-    tally: Tally, mechanism: SupportMechanism, domain: Labels | None = None, *, column: str = "report"
-) -> Reports:
-    """The reports of a tally of support counts.
-
-    Args:
-        tally: Of one collection.
-        mechanism: The mechanism that made the reports.
-        domain: The labels of the K categories; None is 0 … K − 1.
-        column: What is asked, for sentences and figures.
-
-    Returns:
-        `Reports`, without the likelihood of whole reports.
-
-    Raises:
-        ArgumentError: A mechanism or a domain of another size.
-
-    Example:
-        >>> import rrjax
-        >>> from rrjax.reports import of_tally
-        >>> oue = rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=2.0)
-        >>> of_tally(rrjax.Tally([300, 250, 150], 600, p=0.5, q=float(oue.rates.q)), oue).num_reports
-        600
-    """
+def of_tally(tally: Tally, mechanism: SupportMechanism, domain: Labels | None, column: str) -> Reports:
+    """See `Reports.of_tally`."""
     support = np.asarray(tally.support)
     known = as_domain(domain) or Domain.range(0, len(support) - 1)
-    for argument, size in (("mechanism", mechanism.num_categories), ("domain", known.num_categories)):
-        if size != len(support):
-            problem = f"has {size:,} categories, and the tally has {len(support):,}"
-            raise ArgumentError.about(argument, problem, argument=argument)
+    sizes = {"mechanism": mechanism.num_categories, "domain": known.num_categories}
+    _check_sizes(len(support), "support counts", **sizes)
     counted = CountedReports(support, known, column, int(tally.num_users), 0, False)
-    tallied = Tallied(counted, mechanism, tally, None)
-    return checked(Reports(counted, float(mechanism.epsilon), tallied, of_counts=True))
+    return checked(Reports(counted, float(mechanism.epsilon), Tallied(counted, mechanism, tally, None), None, True))
+
+
+def together(one: Reports, other: Reports) -> Reports:
+    """The reports of two collections that were made alike.
+
+    Raises:
+        ArgumentError: They have different mechanisms, ε, domains or columns.
+    """
+    for what, differs in {
+        "domains": one.counted.domain != other.counted.domain,
+        "mechanisms": one.mechanism.name != other.mechanism.name,
+        "ε": one.epsilon != other.epsilon,
+        "parameters": not _alike(one.rates, other.rates),
+        "columns": one.counted.column != other.counted.column,
+    }.items():
+        if differs:
+            raise ArgumentError(f"reports with different {what} cannot be added: ask each for its answer", value=other)
+    first, second = one.counted, other.counted
+    missing = dict(Counter(first.missing) + Counter(second.missing))
+    counted = dataclasses.replace(
+        first,
+        counts=first.counts + second.counts,
+        num_rows=first.num_rows + second.num_rows,
+        num_missing=first.num_missing + second.num_missing,
+        domain_from_data=first.domain_from_data or second.domain_from_data,
+        missing=missing,
+        num_padded=first.num_padded + second.num_padded,
+    )
+    if one.tallied is None or other.tallied is None:
+        return checked(Reports(counted, one.epsilon, from_counts=True))
+    if one.design is not None:
+        return checked(of_design(counted, one.design))
+    tallied = Tallied(counted, one.mechanism, one.tallied.tally + other.tallied.tally, None)
+    return checked(Reports(counted, one.epsilon, tallied, None, True))
+
+
+def _alike(rates, others):
+    return all(np.array_equal(one, other) for one, other in zip(rates, others, strict=True))
+
+
+def _check_sizes(size, what, **sizes):
+    for argument, found in sizes.items():
+        if found != size:
+            raise ArgumentError.about(argument, f"has {found:,} categories, and there are {size:,} {what}")
 
 
 def read_source(
@@ -195,7 +193,7 @@ def read_source(
         _check_design(source, name, epsilon, domain, named)
         assert domain is not None
         made = design(domain)
-        return checked(_of_design(_count(source, domain, counts), made, source, counts is not None))
+        return checked(of_design(_count(source, domain, counts), made, source, counts is not None))
     if of_numbers(metadata):
         raise refusal(
             "data",
@@ -256,11 +254,11 @@ def _design_of(mechanism, parameters):
         return lambda domain: mechanism
     if mechanism is None:
         if parameters is not None:
-            raise ArgumentError.about("parameters", "are of a design: name it with mechanism=", argument="parameters")
+            raise ArgumentError.about("parameters", "are of a design: name it with mechanism=")
         return None
     if mechanism not in DESIGNS:
         problem = f"must be a design or the name of one, {', '.join(DESIGNS)}; got {mechanism!r}"
-        raise ArgumentError.about("mechanism", problem, argument="mechanism", value=mechanism)
+        raise ArgumentError.about("mechanism", problem, value=mechanism)
 
     def made(domain):
         design = make_design(mechanism, parameters or {}, domain.num_categories)
@@ -268,7 +266,7 @@ def _design_of(mechanism, parameters):
             return dataclasses.replace(design, yes_category=domain.place_of_yes)
         if isinstance(design, YesOrNo) and not design.symmetric:
             problem = "must say which answer is the yes, by a label such as 1, yes or true; or make the design yourself"
-            raise ArgumentError.about("domain", problem, argument="domain", value=domain)
+            raise ArgumentError.about("domain", problem, value=domain)
         return design
 
     return made
@@ -282,10 +280,10 @@ def _of_frame(frame, column, epsilon, domain, design, counts, missing):
     if design is not None:
         if epsilon is not None:
             raise ArgumentError.about("epsilon", "is of randomized response; that of a design follows from it")
-        return checked(_of_design(counted, design(counted.domain)))
+        return checked(of_design(counted, design(counted.domain)))
     if epsilon is None:
         raise ArgumentError("a frame does not say how its reports were made: give epsilon= or mechanism=")
-    return checked(Reports(counted, check_epsilon(epsilon), of_counts=counts is not None))
+    return checked(Reports(counted, check_epsilon(epsilon), from_counts=counts is not None))
 
 
 def _only_column(frame, counts):
@@ -322,15 +320,15 @@ def _check_design(source, name, epsilon, domain, named):
         )
 
 
-def _of_design(counted, made, source=None, of_counts=True):
+def of_design(counted, made, source=None, from_counts=True):
     """Reports of the counted answers to a survey design."""
     if made.num_categories != counted.domain.num_categories:
         problem = f"has {made.num_categories} answers, and the domain {counted.domain.num_categories}"
-        raise ArgumentError.about("mechanism", problem, argument="mechanism", value=made)
+        raise ArgumentError.about("mechanism", problem, value=made)
     counts = as_jax_integers(np.asarray(counted.counts))
     tally = dataclasses.replace(made.tally_of_counts(counts), domain=counted.domain)
     tallied = Tallied(counted, made, tally, made.mixture_of_counts(counts))
-    return Reports(counted, float(made.epsilon), tallied, source, of_counts)
+    return Reports(counted, float(made.epsilon), tallied, source, from_counts)
 
 
 def _tallied(source, name, epsilon, counts):

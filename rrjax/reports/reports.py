@@ -7,14 +7,15 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import rrjax
-from rrjax.data.errors import DataError, UsageError
+from rrjax.data.errors import DataError, UsageError, option
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.codings import read_reports
@@ -22,16 +23,22 @@ from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.source import Source
-from rrjax.io.tallies import MAX_CELLS, Tallied
+from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
 from rrjax.reports.yes_or_no import known_yes, said
+
+if TYPE_CHECKING:
+    from jaxtyping import ArrayLike
+
+    from rrjax.io.labels import Labels
+    from rrjax.reports.shares import Shares
 
 FALSE_ALARM = 0.01
 """Level of all tests of reports against their mechanism and ε together."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Reports:
     """Counted reports and their ε; the tally too, if the mechanism is not randomized response."""
 
@@ -40,11 +47,90 @@ class Reports:
     tallied: Tallied | None = None
     source: Source | None = None
     """Their files; None for reports that were counted elsewhere."""
-    of_counts: bool = False
+    from_counts: bool = False
     """Whether the files hold counts."""
     warnings: list[str] = dataclasses.field(default_factory=list)
     metadata_tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     """Whether the reports contradict their mechanism and ε, by test: statistic, what is expected, and p-value."""
+
+    @classmethod
+    def of_counts(
+        cls,
+        counts: ArrayLike,
+        epsilon_or_mechanism: float | Design,
+        domain: Labels | None = None,
+        *,
+        column: str = "report",
+    ) -> Reports:
+        """The reports of a table of counts.
+
+        Args:
+            counts: `[K]`, whole numbers: how many reports name each category.
+            epsilon_or_mechanism: ε of randomized response, nats; or a survey design.
+            domain: The labels of the K categories; None is 0 … K − 1.
+            column: What was asked, for sentences and figures.
+
+        Returns:
+            `Reports`.
+
+        Raises:
+            ArgumentError: Counts that are not whole numbers of at least zero, or a domain of another size.
+
+        Example:
+            >>> import rrjax
+            >>> rrjax.Reports.of_counts([600, 400], 1.0, ["no", "yes"]).num_reports
+            1000
+        """
+        from rrjax.reports.reading import of_counts
+
+        return of_counts(counts, epsilon_or_mechanism, domain, column)
+
+    @classmethod
+    def of_tally(
+        cls, tally: Tally, mechanism: SupportMechanism, domain: Labels | None = None, *, column: str = "report"
+    ) -> Reports:
+        """The reports of a tally of support counts, without the likelihood of whole reports.
+
+        Args:
+            tally: Of one collection.
+            mechanism: The mechanism that made the reports.
+            domain: The labels of the K categories; None is 0 … K − 1.
+            column: What was asked, for sentences and figures.
+
+        Returns:
+            `Reports`.
+
+        Raises:
+            ArgumentError: A mechanism or a domain of another size.
+
+        Example:
+            >>> import rrjax
+            >>> oue = rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=2.0)
+            >>> tally = rrjax.Tally([300, 250, 150], 600, rates=oue.rates)
+            >>> rrjax.Reports.of_tally(tally, oue).num_reports
+            600
+        """
+        from rrjax.reports.reading import of_tally
+
+        return of_tally(tally, mechanism, domain, column)
+
+    def tally(self) -> Tally:
+        """The support counts with the rates of the mechanism, for functions of arrays."""
+        if self.tallied is not None:
+            return self.tallied.tally
+        return Tally(as_jax_integers(self.counts), self.num_reports, rates=self.mechanism.rates)
+
+    def __add__(self, other: Reports) -> Reports:
+        """The reports of both, for reports of one mechanism, ε and domain.
+
+        Raises:
+            ArgumentError: They were made otherwise.
+        """
+        if not isinstance(other, Reports):
+            return NotImplemented
+        from rrjax.reports.reading import together
+
+        return together(self, other)
 
     @property
     def name(self) -> str:
@@ -221,6 +307,44 @@ class Reports:
             "warnings": self.warnings,
         }
 
+    def shares(
+        self,
+        level: float = 0.95,
+        *,
+        simultaneous: bool = False,
+        fdr: float = 0.05,
+        estimator: str | None = None,
+        ordered: bool = False,
+    ) -> Shares:
+        """Estimates the shares of all categories: the closest and the likeliest estimate, intervals, discoveries.
+
+        Args:
+            level: Confidence level of the intervals, in (0, 1).
+            simultaneous: Whether all intervals hold their share together with that confidence, not each.
+            fdr: False discovery rate of the categories that are significantly above zero, in (0, 1).
+            estimator: One estimator of the catalogue in place of the two.
+            ordered: Whether neighbours in the domain are similar, as ages are.
+
+        Returns:
+            `Shares`, computed in float64.
+
+        Raises:
+            ArgumentError: A level or rate outside of (0, 1), or an estimator that these reports do not allow.
+
+        Example:
+            >>> import rrjax
+            >>> shares = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"]).shares()
+            >>> shares.columns["closest"].round(3).tolist(), shares.columns["discovered"].tolist()
+            ([0.676, 0.215, 0.109], [True, True, True])
+        """
+        from rrjax.reports.shares import shares_of
+
+        return shares_of(self, level, simultaneous=simultaneous, fdr=fdr, estimator=estimator, ordered=ordered)
+
+    def __repr__(self) -> str:
+        """The number of reports, their column, domain, mechanism and ε, and what is odd about them."""
+        return "\n".join([self.summary(), *(f"Warning: {warning}" for warning in self.warnings)])
+
     def summary(self, name: str = "") -> str:
         """A sentence about the collection, which begins with a name if there are several."""
         of = "" if self.tallied is None else f" of {self.mechanism.name}"
@@ -258,7 +382,7 @@ def _warnings(reports: Reports) -> list[str]:
     if counted.domain_from_data and counted.metadata is None:  # the metadata hold the K of the mechanism
         warnings.append(
             f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
-            "nobody reported are unknown, K is too small, and the estimate is biased: give --domain."
+            f"nobody reported are unknown, K is too small, and the estimate is biased: give {option('domain')}."
         )
     sampled = counted.metadata is not None and counted.metadata.sampled is not None  # then most reports are missing
     if counted.num_missing and not sampled:
@@ -272,7 +396,7 @@ def _warnings(reports: Reports) -> list[str]:
     if counted.metadata is None and _may_be_counts(reports):
         warnings.append(
             "The reports name each of their categories once, and the file has more columns. If one of them holds "
-            "counts, name it with --counts."
+            f"counts, name it with {option('counts')}."
         )
     warnings += padded(counted.num_padded, "report")
     size = reports.num_categories
@@ -296,7 +420,7 @@ def padded(number: int, what: str) -> list[str]:
         return []
     return [
         f"{number:,} {what}{'s are' if number > 1 else ' is'} written with leading zeros, as 007, and the domain is of "
-        "integers, so that 007 counts as 7. Where zeros tell codes apart, give --domain a file of labels."
+        f"integers, so that 007 counts as 7. Where zeros tell codes apart, give {option('domain')} a file of labels."
     ]
 
 
@@ -307,4 +431,4 @@ def may_be_counts(source: Source, counted: CountedReports) -> bool:
 
 
 def _may_be_counts(reports):
-    return not reports.of_counts and reports.source is not None and may_be_counts(reports.source, reports.counted)
+    return not reports.from_counts and reports.source is not None and may_be_counts(reports.source, reports.counted)

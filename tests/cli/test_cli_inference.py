@@ -46,12 +46,12 @@ def test_estimates_come_with_intervals_and_discoveries(invoke):
     lower, upper = intervals(COUNTS, 2.0, 0.9)
     found = discoveries(COUNTS, 2.0, 0.05)
     assert result["level"] == 0.9
-    assert result["num_found"] == int(found.sum())
+    assert result["num_discovered"] == int(found.sum())
     for index, row in enumerate(result["top"][:2]):
         assert row["lower"] == pytest.approx(float(lower[index]), rel=1e-5)
         assert row["upper"] == pytest.approx(float(upper[index]), rel=1e-5)
-        assert row["found"] is True
-    assert result["top"][3]["found"] is False
+        assert row["discovered"] is True
+    assert result["top"][3]["discovered"] is False
 
 
 @pytest.mark.long
@@ -99,7 +99,7 @@ def test_an_estimate_outside_its_interval_is_said(invoke):
         assert code == 0, error
         warned = [row for row in out.splitlines() if row.startswith("! ") and "believe the interval" in row]
         assert len(warned) == outside
-        assert json.loads(invoke(*line, *flags, "--json")[1])["num_found_outside_interval"] == outside
+        assert json.loads(invoke(*line, *flags, "--json")[1])["num_discovered_outside_interval"] == outside
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,10 @@ def check(invoke, name):
     rows = {row["label"]: row for row in found["top"]}
     for label, share, error in zip("abcdef", SHARES, errors, strict=True):
         row = rows[label]
-        assert abs(row["estimate"] - share) < 5 * error
-        assert row["lower"] - 1e-3 <= row["estimate"] <= row["upper"] + 1e-3 or not row["found"]
+        assert abs(row["closest"] - share) < 5 * error
+        assert row["lower"] - 1e-3 <= row["closest"] <= row["upper"] + 1e-3 or not row["discovered"]
         assert row["lower"] - 2 * error <= share <= row["upper"] + 2 * error
-    beside = found["mle_star" if name == "randomized-response" else "mle"]
-    assert beside["certificate"]["gap"] < 1e-4
+    assert found["likeliest"]["certificate"]["gap"] < 1e-4
     return found
 
 
@@ -150,8 +149,8 @@ def test_too_many_reports_for_their_likelihood(values, monkeypatch):
     monkeypatch.setattr("rrjax.io.tallies.MAX_CELLS", 1000)
     assert randomized(values, "oue", "--seed", 1)[0] == 0
     found = json.loads(values("estimate", "r.parquet", "--json")[1])
-    assert "mle" not in found
-    assert found["certificate"]["gap"] is None
+    assert "likeliest" not in found
+    assert found["closest"]["certificate"]["gap"] is None
     assert values("estimate", "r.parquet", "--estimator", "mle")[0] == 2
     assert (values.error.flag, values.error.value) == ("--estimator", "mle")
     # What needs the tally alone is measured all the same, and what is not computed is said not to be.
@@ -492,7 +491,7 @@ def test_whole_reports_are_used_and_the_advice_says_what_to_report(invoke):
     tallied = io.read_tally("r.parquet")
     expected = rrjax.empirical_bayes(tallied.tally, mixture=tallied.mixture).theta
     with duckdb.connect() as connection:
-        written = connection.execute("SELECT estimate FROM 'e.csv' ORDER BY label").fetchnumpy()["estimate"]
+        written = connection.execute("SELECT closest FROM 'e.csv' ORDER BY label").fetchnumpy()["closest"]
     np.testing.assert_allclose(written, expected, atol=1e-5)
     assert np.abs(written - rrjax.empirical_bayes(tallied.tally).theta).max() > 5e-4
     assert found["advice"].startswith("Report this: closest")

@@ -244,8 +244,8 @@ def test_one_spelling_of_names_in_what_machines_read(invoke):
         names = set(strict(file.readline()))
     assert set(result["top"][0]) == names == {"label", "count", "mle_star", "inv_n"}
     result = strict(invoke("estimate", "r.csv", *READ, "--epsilon", "2", "--json")[1])
-    assert result["estimator"] == "empirical_bayes"
-    assert result["mle_star"]["estimator"] == "mle_star"
+    assert result["closest"]["estimator"] == "empirical_bayes"
+    assert result["likeliest"]["estimator"] == "mle_star"
     result = strict(invoke("plan", "--categories", "10", "--epsilon", "1", "--users", "100", "--json")[1])
     assert result["mechanism"] in [row["name"] for row in result["mechanisms"]]
 

@@ -1,32 +1,35 @@
-"""Estimates of a collection, and intervals of its shares: computed, printed as tables, written and drawn."""
+"""Estimates of the shares of all categories, and their intervals."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
-from rich.text import Text
 
 import rrjax
-from rrjax import inference, io
-from rrjax.cli import show
-from rrjax.cli.contradictions import check_contradictions
-from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Confidence
-from rrjax.data.errors import UsageError
+from rrjax import inference
+from rrjax.data.errors import option, refusal
 from rrjax.data.tally import evidence, num_tests
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
+from rrjax.reports.answer import Cells
+from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.reports import Reports
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
 """Limit of the distance of a distribution from the simplex, which rounding explains."""
+BAR = 16
+"""Width of the bar of the largest share."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,21 +78,20 @@ class Estimate:
         }
 
 
-@ending_at_once()
-def estimated(collection: Reports, name: str) -> Estimate:
+def estimated(reports: Reports, name: str) -> Estimate:
     """Runs one estimator of the catalogue, with key 0 if it needs one."""
     entry = ESTIMATORS[name]
-    given, joint = collection.given(entry), collection.joint
+    given, joint = reports.given(entry), reports.joint
     if given is None:
-        raise UsageError(_unable(collection, entry), flag="--estimator", value=name)
-    theta, found = entry.found(*given, collection.whole)
+        raise refusal("estimator", _unable(reports, entry), value=name)
+    theta, found = entry.found(*given, reports.whole)
     certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
     if joint is not None:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
     note, caution = entry.texts(given[0], found, certificate["gap"])
-    if entry.whole_reports and collection.tallied is not None and collection.design is None:
-        note += "; from whole reports" if collection.whole is not None else "; from support counts, not whole reports"
+    if entry.whole_reports and reports.tallied is not None and reports.design is None:
+        note += "; from whole reports" if reports.whole is not None else "; from support counts, not whole reports"
     undetermined = bool(getattr(found, "undetermined", False))
     estimate = Estimate(entry, np.asarray(theta), nll, certificate, note, caution, undetermined)
     if estimate.proper:
@@ -99,55 +101,56 @@ def estimated(collection: Reports, name: str) -> Estimate:
     return dataclasses.replace(estimate, nll=estimate.measured("nll", nll), certificate=certificate)
 
 
-def _unable(collection: Reports, entry: Estimator) -> str:
+def _unable(reports: Reports, entry: Estimator) -> str:
     """The reason why an estimator cannot be run on these reports."""
     if entry.needs == "counts":
         return (
-            f"--estimator {entry.name} is for {rrjax.RandomizedResponse.name} only; {collection.name} was made "
-            f"by {collection.mechanism.name}. For maximum likelihood use --estimator {MAXIMIZER}"
+            f"{option('estimator')} {entry.name} is for {rrjax.RandomizedResponse.name} only; {reports.name} was made "
+            f"by {reports.mechanism.name}. For maximum likelihood use {option('estimator')} {MAXIMIZER}"
         )
     return (
-        f"--estimator {entry.name} needs the likelihood of whole reports; {too_large(collection)}. Choose one of "
-        f"{', '.join(other.name for other in ESTIMATORS.values() if other.needs == 'tally' and not other.by_name)}"
+        f"{option('estimator')} {entry.name} needs the likelihood of whole reports; {too_large(reports)}. Choose one "
+        f"of {', '.join(other.name for other in ESTIMATORS.values() if other.needs == 'tally' and not other.by_name)}"
     )
 
 
-def too_large(collection: Reports) -> str:
+def too_large(reports: Reports) -> str:
     """The reason why the likelihood of whole reports is not computed."""
     return (
-        f"{collection.num_reports:,} reports × {collection.num_categories:,} categories are more than the limit of "
+        f"{reports.num_reports:,} reports × {reports.num_categories:,} categories are more than the limit of "
         f"{MAX_CELLS:,}"
     )
 
 
-@ending_at_once()
 def side_by_side(tasks: Iterable[Callable[[], Any]]) -> list[Any]:
-    """The results of independent tasks: while one is traced, XLA compiles or runs another."""
+    """The results of independent tasks in float64: while one is traced, XLA compiles or runs another."""
+
+    def wide(task):
+        with jax.enable_x64(True):  # of the thread that computes
+            return task()
+
     with ThreadPoolExecutor(2) as pool:
-        return [running.result() for running in [pool.submit(task) for task in tasks]]
+        # A thread has no context of its own, such as whether messages name flags.
+        running = [pool.submit(copy_context().run, wide, task) for task in tasks]
+        return [each.result() for each in running]
 
 
 @dataclasses.dataclass(frozen=True)
 class ShareIntervals:
     """Exact intervals of all shares, and which categories are significantly above zero."""
 
-    confidence: Confidence
+    level: float
+    """The confidence level of the intervals."""
+    fdr: float
+    """The false discovery rate."""
+    at_once: bool
+    """Whether simultaneous intervals were asked for."""
     lower: np.ndarray
     upper: np.ndarray
-    found: np.ndarray
+    discovered: np.ndarray
     """Which categories are significantly above zero, at the false discovery rate."""
     num_tests: int
     """Number of categories that say something of their own: one of two, whose shares add up to one."""
-
-    @property
-    def level(self) -> float:
-        """The confidence level of the intervals."""
-        return self.confidence.level
-
-    @property
-    def fdr(self) -> float:
-        """The false discovery rate."""
-        return self.confidence.fdr
 
     def misses(self, theta: np.ndarray) -> np.ndarray:
         """Which shares of an estimate lie outside their intervals, by more than rounding."""
@@ -157,7 +160,7 @@ class ShareIntervals:
     @property
     def simultaneous(self) -> bool:
         """Whether all intervals hold together at their level."""
-        return self.confidence.at_once or self.num_tests == 1
+        return self.at_once or self.num_tests == 1
 
     @property
     def contradicted(self) -> np.ndarray:
@@ -170,15 +173,16 @@ class ShareIntervals:
         return form.interval(self.level)
 
 
-@ending_at_once()
-def share_intervals(collection: Reports, confidence: Confidence) -> ShareIntervals:
-    """Computes exact intervals and discoveries; adds warnings to the collection if no share explains its reports."""
-    given = collection.marginal
-    simultaneous = "bonferroni" if confidence.at_once else None
-    lower, upper = map(np.asarray, inference.intervals(*given, confidence.level, simultaneous=simultaneous))
-    found = np.asarray(inference.discoveries(*given, confidence.fdr, dependence=collection.mechanism.dependence))
-    check_contradictions(collection)
-    return ShareIntervals(confidence, lower, upper, found, int(num_tests(evidence(*given))))
+def share_intervals(
+    reports: Reports, level: float = 0.95, fdr: float = 0.05, *, at_once: bool = False
+) -> ShareIntervals:
+    """Computes exact intervals and discoveries; adds warnings to the reports if no share explains its reports."""
+    given = reports.marginal
+    simultaneous = "bonferroni" if at_once else None
+    lower, upper = map(np.asarray, inference.intervals(*given, level, simultaneous=simultaneous))
+    discovered = np.asarray(inference.discoveries(*given, fdr, dependence=reports.mechanism.dependence))
+    check_contradictions(reports)
+    return ShareIntervals(level, fdr, at_once, lower, upper, discovered, int(num_tests(evidence(*given))))
 
 
 def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
@@ -190,9 +194,9 @@ def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
     return at_least[np.argsort(-theta[at_least], kind="stable")][:top]
 
 
-def largest_rows(
-    collection: Reports,
-    columns: dict[str, np.ndarray],
+def rows_of(
+    reports: Reports,
+    columns: Mapping[str, np.ndarray],
     top: int,
     truth: np.ndarray | None = None,
     intervals: ShareIntervals | None = None,
@@ -200,14 +204,11 @@ def largest_rows(
     """The largest categories by the first estimate, as JSON objects."""
     rows = []
     for index in largest_of(next(iter(columns.values())), top):
-        row = {"label": collection.labels[index], "count": collection.counts[index]}
+        row: dict[str, Any] = {"label": reports.labels[index], "count": reports.counts[index]}
         row |= {column: theta[index] for column, theta in columns.items()}
         if intervals is not None:
-            row |= {
-                "lower": intervals.lower[index],
-                "upper": intervals.upper[index],
-                "found": bool(intervals.found[index]),
-            }
+            row |= {"lower": intervals.lower[index], "upper": intervals.upper[index]}
+            row["discovered"] = bool(intervals.discovered[index])
             row["contradicted"] = bool(intervals.contradicted[index])
         if truth is not None:
             row["truth"] = truth[index]
@@ -215,93 +216,75 @@ def largest_rows(
     return rows
 
 
-def show_largest(
-    collection: Reports,
+def cells_of(
+    reports: Reports,
     estimates: list[Estimate],
+    headings: list[str],
     top: int,
     truth: np.ndarray | None = None,
     intervals: ShareIntervals | None = None,
-    headings: list[str] | None = None,
-) -> None:
-    """Prints a table of the largest categories by the first estimate."""
+) -> Cells:
+    """The largest categories by the first estimate, for people; with intervals also marks and bars."""
     first = estimates[0].theta
     largest = largest_of(first, top)
-    titles = list(of_reports(collection))
-    titles += headings or [estimate.title for estimate in estimates]
-    titles += [intervals.title] if intervals is not None else []
-    titles += ["truth"] if truth is not None else []
-    table = show.table("category", *titles, max_width=40)
-    bars = intervals is not None
-    for _ in range(2 * bars):  # marks and bars
-        table.add_column("", no_wrap=True)
-    width = 16
     widest = max(float(first[largest[0]]), 1e-300)
+    titles = ["category", *of_reports(reports), *headings]
+    titles += [] if intervals is None else [intervals.title]
+    titles += [] if truth is None else ["truth"]
+    rows = []
     for index in largest:
-        count = collection.counts[index]
-        cells = [
-            Text(form.printable(collection.labels[index])),
-            f"{count:,}",
-            form.percent(count / collection.num_reports),
-            *(form.share(estimate.theta[index]) for estimate in estimates),
-        ]
+        count = reports.counts[index]
+        row = [form.printable(reports.labels[index]), f"{count:,}", form.percent(count / reports.num_reports)]
+        row += [form.share(estimate.theta[index]) for estimate in estimates]
+        marks = []
         if intervals is not None:
-            marks = "●" * bool(intervals.found[index]) + "!" * bool(intervals.contradicted[index])
-            cells += [form.between(intervals.lower[index], intervals.upper[index]), marks]
-        if truth is not None:
-            cells.append(form.percent(truth[index]))
-        if bars:
-            cells.append("█" * round(width * max(float(first[index]), 0) / widest))
-        table.add_row(*cells)
-    show.show_table(table, bars=bars)
-    left = collection.num_categories - len(largest)
-    if left:
-        rest = form.percent(1 - float(first[largest].sum()))
-        show.say(f"… and {form.number(left, 'more category', 'more categories')} with {rest} together", style="dim")
+            row.append(form.between(intervals.lower[index], intervals.upper[index]))
+            marks = ["●" * bool(intervals.discovered[index]) + "!" * bool(intervals.contradicted[index])]
+            marks.append("█" * round(BAR * max(float(first[index]), 0) / widest))
+        row += [] if truth is None else [form.percent(truth[index])]
+        rows.append(row + marks)
+    left = reports.num_categories - len(largest)
+    rest = f"… and {form.number(left, 'more category', 'more categories')} with "
+    rest += f"{form.percent(1 - float(first[largest].sum()))} together"
+    return Cells(titles + [""] * (0 if intervals is None else 2), rows, rest if left else "")
 
 
-def write(out: Path, collection: Reports, columns: dict[str, np.ndarray]) -> None:
-    """Writes a table of all categories: label, count, and more columns."""
-    io.write_table(out, collection.table({"label": collection.labels, "count": collection.counts} | columns))
-
-
-def draw(plot: Path, collection: Reports, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> None:
+def share_figure(reports: Reports, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> Figure:
     """Draws estimates with simultaneous intervals, because the figure shows the largest categories.
 
     A category is marked if its interval excludes zero, so that mark and interval agree.
     """
-    with show.drawing():
-        from rrjax.figures import estimate_figure, save
+    from rrjax.figures import estimate_figure
 
-        with ending_at_once():
-            limits = inference.intervals(*collection.marginal, level, simultaneous="bonferroni")
-        lower, upper = np.asarray(limits.lower), np.asarray(limits.upper)
-        figure = estimate_figure(
-            collection.labels,
-            {estimate.estimator.name: estimate.theta for estimate in estimates},
-            standard_error=collection.standard_error,
-            truth=truth,
-            limits=(lower, upper),
-            limits_label=f"{form.interval(level)}, all at once",
-            found=lower > 0,
-            title=f"{collection.called} in column {collection.counted.column}, "
-            f"K = {collection.num_categories:,}, ε = {collection.epsilon:.4g}",
-        )
-        save(figure, plot)
+    with jax.enable_x64(True):
+        limits = inference.intervals(*reports.marginal, level, simultaneous="bonferroni")
+    lower, upper = np.asarray(limits.lower), np.asarray(limits.upper)
+    return estimate_figure(
+        reports.labels,
+        {estimate.estimator.name: estimate.theta for estimate in estimates},
+        standard_error=reports.standard_error,
+        truth=truth,
+        limits=(lower, upper),
+        limits_label=f"{form.interval(level)}, all at once",
+        found=lower > 0,
+        title=f"{reports.called} in column {reports.counted.column}, "
+        f"K = {reports.num_categories:,}, ε = {reports.epsilon:.4g}",
+    )
 
 
-def of_reports(collection: Reports) -> dict[str, str]:
+def of_reports(reports: Reports) -> dict[str, str]:
     """Explains the two columns of counts, by their headings."""
-    if collection.design is not None:
-        d = collection.design.affine.truth
+    if reports.design is not None:
+        d = reports.design.affine.truth
         return {
-            "answers": f"how many of the {collection.num_reports:,} answers name the category; the probability of an "
+            "answers": f"how many of the {reports.num_reports:,} answers name the category; the probability of an "
             f"answer is affine in the share of its category, with the slope {form.percent(float(d))}",
             "raw share": "the share of all answers that name the category; it is not an estimate, because the "
             "randomization is not undone",
         }
-    p, q = form.percent(float(collection.rates.p)), form.percent(float(collection.rates.q))
-    number = collection.num_reports
-    if collection.tallied is None:
+    p, q = form.percent(float(reports.rates.p)), form.percent(float(reports.rates.q))
+    number = reports.num_reports
+    if reports.tallied is None:
         return {
             "reports": f"how many of the {number:,} reports name the category; a report names its user's category "
             f"with probability {p} and each other category with probability {q}",

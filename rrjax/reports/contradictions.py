@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from rrjax import inference
-from rrjax.cli.interrupt import ending_at_once
 from rrjax.data.tally import Tally
 from rrjax.io.tallies import as_jax_integers
 from rrjax.numerics.programs import program
@@ -15,33 +14,34 @@ from rrjax.reports import form
 from rrjax.reports.reports import FALSE_ALARM, Reports
 
 
-@ending_at_once()
-def check_contradictions(collection: Reports) -> None:
-    """Tests reports against their mechanism and ε; adds the tests to the collection, and a warning if they reject."""
-    tally, tests = _tally(collection), collection.metadata_tests
-    found = inference.contradiction_test(tally, collection.mechanism)
+def check_contradictions(reports: Reports) -> None:
+    """Tests reports against their mechanism and ε, once; adds the tests to them, and a warning if they reject."""
+    if reports.metadata_tests:
+        return
+    tally, tests = _tally(reports), reports.metadata_tests
+    found = inference.contradiction_test(tally, reports.mechanism)
     tests |= {name: _facts(getattr(found, name)) for name in found.parts}
-    if collection.tallied is not None and collection.tallied.seeds is not None:
-        result = inference.repeated_seed_test(*collection.tallied.seeds)
+    if reports.tallied is not None and reports.tallied.seeds is not None:
+        result = inference.repeated_seed_test(*reports.tallied.seeds)
         tests["repeated_seed"] = {"statistic": float(result.statistic), "p_value": float(result.p_value)}
     p_values = {name: test["p_value"] * len(tests) for name, test in tests.items()}
     names = [name for name, p_value in p_values.items() if p_value <= FALSE_ALARM]
     if names:
         # A category that is impossible alone says enough.
-        said = [_contradiction(collection, tally, name) for name in (names[:1] if names[0] == "single" else names)]
+        said = [_contradiction(reports, tally, name) for name in (names[:1] if names[0] == "single" else names)]
         least = min(p_values.values())
         bound = form.at_most(least) if least > 1e-99 else "1e-99"
-        collection.warnings.append(
+        reports.warnings.append(
             f"The reports contradict their mechanism: {'; '.join(said)}. Whatever the users hold, this happens by "
-            f"chance with probability {bound} at most. Do not use these estimates. {collection.doubt}"
+            f"chance with probability {bound} at most. Do not use these estimates. {reports.doubt}"
         )
 
 
-def _tally(collection: Reports) -> Tally:
-    if collection.tallied is not None:
-        return collection.tallied.tally
-    number = as_jax_integers(np.asarray(collection.num_reports))
-    return _tally_of_counts(as_jax_integers(collection.counts), number, collection.mechanism)
+def _tally(reports: Reports) -> Tally:
+    if reports.tallied is not None:
+        return reports.tallied.tally
+    number = as_jax_integers(np.asarray(reports.num_reports))
+    return _tally_of_counts(as_jax_integers(reports.counts), number, reports.mechanism)
 
 
 @program
@@ -55,13 +55,13 @@ def _facts(excess: inference.Excess) -> dict[str, float]:
     }
 
 
-def _contradiction(collection: Reports, tally: Tally, name: str) -> str:
+def _contradiction(reports: Reports, tally: Tally, name: str) -> str:
     """What one of the tests rejected, in words."""
-    test, number = collection.metadata_tests[name], collection.num_reports
-    named = "named" if collection.tallied is None or collection.design is not None else "supported"
+    test, number = reports.metadata_tests[name], reports.num_reports
+    named = "named" if reports.tallied is None or reports.design is not None else "supported"
     if name == "single":
-        level = 1 - FALSE_ALARM / len(collection.metadata_tests)
-        odd = np.isnan(inference.intervals(*collection.marginal, level, simultaneous="bonferroni").lower)
+        level = 1 - FALSE_ALARM / len(reports.metadata_tests)
+        odd = np.isnan(inference.intervals(*reports.marginal, level, simultaneous="bonferroni").lower)
         few = odd & (np.asarray(tally.support) < number * np.asarray(tally.q))
         words = [
             (few, "less often than chance alone allows"),
@@ -87,6 +87,6 @@ def _contradiction(collection: Reports, tally: Tally, name: str) -> str:
     few = "by few reports" if np.ndim(tally.q) else f"by {'no report' if size == '0' else f'{size} or fewer reports'}"
     bound = "or fewer" if name == "rare" else "or more"
     return (
-        f"{observed} of {collection.num_categories:,} categories are {named} {few} (expected of any distribution: "
+        f"{observed} of {reports.num_categories:,} categories are {named} {few} (expected of any distribution: "
         f"{expected} {bound})"
     )

@@ -1,0 +1,315 @@
+"""The shares of all categories: what reports answer first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+import rrjax
+from rrjax import inference
+from rrjax.data.errors import option, refusal
+from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
+from rrjax.reports import form
+from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.estimates import (
+    Estimate,
+    ShareIntervals,
+    cells_of,
+    estimated,
+    of_reports,
+    rows_of,
+    share_figure,
+    share_intervals,
+    side_by_side,
+    too_large,
+)
+from rrjax.reports.reports import Reports
+
+PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
+"""Headings of the columns if no estimator is named."""
+NO_DIFFERENCE = 0.25
+"""Limit of a difference between two estimates, in standard errors, below which it does not matter which is reported."""
+ROUNDING = 1e-9
+"""Limit of a difference between two shares that rounding explains."""
+
+
+def heading(estimate: Estimate) -> str:
+    """The heading of an estimate that runs by default; the closest is called so only if the reports determine it."""
+    return estimate.title if estimate.undetermined else PLAIN[estimate.estimator.name]
+
+
+def advice(reports: Reports, estimates: list[Estimate], headings: list[str]) -> str:
+    """A sentence that says which of the leading estimates to report, and why."""
+    closest, name = estimates[0], headings[0]
+    size, noise = reports.num_categories, reports.standard_error
+    because = (
+        f"the noise of a share is {form.percent(noise)} ({reports.mechanism.name}, ε = {reports.epsilon:.4g}) "
+        f"and an average share {form.percent(1 / size)} (K = {size:,})"
+    )
+    if closest.undetermined:
+        return f"Report this: the intervals, not an estimate, because {because}."
+    if len(estimates) == 1:
+        return f"Report this: {name}, because {because}; likeliest is not computed: {too_large(reports)}."
+    apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
+    if apart <= NO_DIFFERENCE * noise:
+        differ = f"differ by at most {form.percent(apart)}" if apart > ROUNDING else "agree"
+        return f"Report this: {name} or {headings[1]}, which {differ}; {because}."
+    return (
+        f"Report this: {name}, because {because}; {headings[1]} follows the noise, and differs by up to "
+        f"{form.percent(apart)}."
+    )
+
+
+def publication(reports: Reports, estimate: Estimate, intervals: ShareIntervals) -> str:
+    """A sentence to publish with a simultaneous interval: on the largest category or, of yes and no, on yes."""
+    yes_or_no = reports.design is not None and reports.num_categories == 2
+    place = 0 if yes_or_no else int(np.argmax(estimate.theta))
+    limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
+    if not intervals.simultaneous:  # the largest was picked after looking
+        found = inference.intervals(*reports.marginal, intervals.level, simultaneous="bonferroni")
+        limits = np.asarray(found.lower), np.asarray(found.upper)
+    interval = form.between(limits[0][place], limits[1][place])
+    about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
+    note = "" if reports.design is None else f" ({reports.design.note})"
+    users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
+    return (
+        f"{about} of these {users} have {form.printable(reports.labels[place])} as {reports.counted.column} "
+        f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
+        f"{reports.num_categories:,} categories; it holds for the population too, if the users are a random sample "
+        f"of it). Each value was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}; "
+        f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
+    )
+
+
+def leading(reports: Reports, ordered: bool = False) -> list[str]:
+    """The closest estimator and, if the likelihood of these reports can be computed, the likeliest one."""
+    likeliest = LIKELIEST if reports.tallied is None else MAXIMIZER
+    able = reports.given(ESTIMATORS[likeliest]) is not None
+    return [CLOSEST_IN_ORDER if ordered else CLOSEST] + [likeliest] * able
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Shares(Answer):
+    """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals."""
+
+    reports: Reports
+    estimates: list[Estimate]
+    """The closest and the likeliest estimate, or the one that was named."""
+    intervals: ShareIntervals
+    named: bool = False
+    """Whether the estimator was named."""
+
+    @property
+    def title(self) -> str:
+        """The number of reports, their column, domain, mechanism and ε."""
+        return self.reports.summary()
+
+    @property
+    def estimate(self) -> Estimate:
+        """The estimate that comes first."""
+        return self.estimates[0]
+
+    @cached_property
+    def headings(self) -> list[str]:
+        """The names of the estimates in tables."""
+        return [each.title if self.named else heading(each) for each in self.estimates]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the estimates in columns and facts: closest and likeliest, or that of the estimator."""
+        return [each.estimator.name if self.named else PLAIN[each.estimator.name] for each in self.estimates]
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """`[K]` each: label, count, the estimates, lower, upper, discovered."""
+        found = {"label": self.reports.labels, "count": self.reports.counts, **self._thetas}
+        limits = {"lower": self.intervals.lower, "upper": self.intervals.upper}
+        return self.reports.table(found | limits | {"discovered": self.intervals.discovered})
+
+    @property
+    def _thetas(self):
+        return {name: each.theta for name, each in zip(self.names, self.estimates, strict=True)}
+
+    @property
+    def advice(self) -> str | None:
+        """Which estimate to report, and why; None where one was named, or the reports contradict their mechanism."""
+        if self.named or self.reports.contradicted:
+            return None
+        return advice(self.reports, self.estimates, self.headings)
+
+    @cached_property
+    def to_publish(self) -> str:
+        """A sentence to publish; empty where the reports contradict their mechanism, or the estimate is none."""
+        if self.reports.contradicted or not self.estimate.proper:
+            return ""
+        with jax.enable_x64(True):
+            return publication(self.reports, self.estimate, self.intervals)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The reports, the estimates with their certificates, and what the intervals found."""
+        intervals, theta = self.intervals, self.estimate.theta
+        misses = intervals.misses(theta)
+        return {
+            **self.reports.facts(),
+            "standard_error": self.reports.standard_error,
+            **{name: each.facts() for name, each in zip(self.names, self.estimates, strict=True)},
+            "level": intervals.level,
+            "at_once": intervals.at_once,
+            "fdr": intervals.fdr,
+            "num_discovered": int(intervals.discovered.sum()),
+            "num_contradicted": int(intervals.contradicted.sum()),
+            "num_outside_interval": int(misses.sum()),
+            "num_discovered_outside_interval": int((misses & intervals.discovered).sum()),
+            "advice": self.advice,
+            "to_publish": self.to_publish,
+        }
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the reports."""
+        return self.reports.warnings
+
+    @property
+    def sentences(self) -> list[str]:
+        """Which categories are significantly above zero, which intervals these are, which estimate to report."""
+        return [*confidence_sentences(self.reports, self.intervals), *filter(None, [self.advice])]
+
+    @property
+    def cautions(self) -> list[str]:
+        """Estimates that rest on assumptions, and shares outside of their interval."""
+        return cautions(self.reports, self.estimates, self.intervals, self.headings[0])
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What each column, the certificate and the noise are, and a sentence to publish."""
+        found = explanations(self.reports, self.estimates, self.headings, self.intervals)
+        return found | {"to publish": self.to_publish}
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        """The categories with the largest shares."""
+        return cells_of(self.reports, self.estimates, self.headings, top, intervals=self.intervals)
+
+    def rows(self, top: int = SHOWN) -> list[dict[str, Any]]:
+        """The categories with the largest shares."""
+        return rows_of(self.reports, self._thetas, top, intervals=self.intervals)
+
+    def figure(self, ax: Any = None) -> Any:
+        """The largest categories with simultaneous intervals, and all shares by rank."""
+        del ax
+        return share_figure(self.reports, self.estimates, None, self.intervals.level)
+
+
+def shares_of(
+    reports: Reports,
+    level: float = 0.95,
+    *,
+    simultaneous: bool = False,
+    fdr: float = 0.05,
+    estimator: str | None = None,
+    ordered: bool = False,
+) -> Shares:
+    """See `Reports.shares`."""
+    for argument, value in (("level", level), ("fdr", fdr)):
+        if not 0 < value < 1:
+            raise refusal(argument, f"{option(argument)} must lie between 0 and 1, got {value:g}", value=value)
+    if estimator is not None and estimator not in ESTIMATORS:
+        problem = f"{option('estimator')} must be one of {', '.join(ESTIMATORS)}; got {estimator!r}"
+        raise refusal("estimator", problem, value=estimator)
+    names = leading(reports, ordered) if estimator is None else [estimator]
+    tasks = [partial(estimated, reports, name) for name in names]
+    *estimates, intervals = side_by_side(
+        [*tasks, partial(share_intervals, reports, level, fdr, at_once=simultaneous)],
+    )
+    return Shares(reports, estimates, intervals, estimator is not None)
+
+
+def confidence_sentences(reports: Reports, intervals: ShareIntervals) -> list[str]:
+    """Two sentences: which categories are significantly above zero, and which intervals these are."""
+    number, size = int(intervals.discovered.sum()), reports.num_categories
+    rate = f"false discovery rate {form.in_full(intervals.fdr)}"
+    rest = "" if number == size else "; the others may be rare or empty"
+    significant = (
+        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero ({rate}){rest}."
+        if number
+        else f"No category is significantly above zero ({rate})."
+    )
+    level = f"{form.in_full(intervals.level)} confidence"
+    if intervals.simultaneous:
+        return [significant, f"The intervals are simultaneous: all of them hold the true shares, with {level}."]
+    return [
+        significant,
+        f"Each interval holds the true share of its category with {level}; for categories picked after looking, such "
+        f"as the largest, use {option('simultaneous=True', '--at-once')}: simultaneous intervals, which are wider.",
+    ]
+
+
+def cautions(reports: Reports, estimates: list[Estimate], intervals: ShareIntervals, heading: str) -> list[str]:
+    """Warnings that prevent a wrong reading of the table."""
+    found = estimates[0]
+    said = [each.caution for each in estimates if each.caution]
+    contradicted = int(intervals.contradicted.sum())
+    if contradicted:
+        said.append(
+            reports.without_interval(
+                contradicted, "category (marked !)", "categories (marked !)", 1 - intervals.level, "in any category"
+            )
+        )
+    number, outside = int(intervals.discovered.sum()), int((intervals.misses(found.theta) & intervals.discovered).sum())
+    if outside:
+        of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
+        said.append(
+            f"{_named(heading, found)} lies outside the interval of {of} marked ●. An estimate makes all shares "
+            "fit together; an interval is about one share. For a category that you chose before looking, believe the "
+            "interval."
+        )
+    return said
+
+
+def explanations(
+    reports: Reports, estimates: list[Estimate], headings: list[str], intervals: ShareIntervals
+) -> dict[str, str]:
+    """Explains each column, the certificate and the noise of the reports."""
+    found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
+    words = of_reports(reports) | {name: each.note for name, each in zip(names, estimates, strict=True)}
+    # The likelihood of other mechanisms is known up to a factor only.
+    has_nll = (reports.tallied is None or reports.design is not None) and found.proper
+    nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
+    positive = (
+        f"{found.num_positive:,} of {reports.num_categories:,} categories "
+        f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
+    )
+    words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
+    return words | {
+        "certificate": _certificate(reports, found),
+        intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which "
+        "makes all shares fit together, may lie outside",
+        "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, on "
+        f"average ({option('fdr')} sets this false discovery rate); among many categories some intervals exclude zero "
+        "by chance, and these have no mark",
+        "noise": "standard error of the unbiased estimate of an empty category: "
+        f"{form.percent(reports.standard_error)}",
+    }
+
+
+def _named(heading: str, found: Estimate) -> str:
+    return heading if heading == found.title else f"{heading} ({found.title})"
+
+
+def _certificate(reports: Reports, found: Estimate) -> str:
+    """A sentence that bounds the distance of an estimate from the maximum of the likelihood."""
+    if reports.joint is None:
+        return f"none: the likelihood of whole reports is not computed, {too_large(reports)}"
+    if not found.proper:
+        return "none: this estimate is not a distribution"
+    near = found.certificate["l1_bound"] / 2
+    bound = f"; total variation at most {form.at_most(min(near, 1))} from the maximum likelihood estimate"
+    return (
+        f"log-likelihood within {form.at_most(found.certificate['gap'])} of the maximum (nats per report)"
+        f"{bound if math.isfinite(near) else ''}"
+    )

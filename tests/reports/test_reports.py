@@ -1,0 +1,168 @@
+"""Reports that a notebook holds: the same numbers, names and sentences as the command line."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="files need rrjax[cli]")
+polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
+
+import rrjax  # noqa: E402
+from rrjax.data.errors import ArgumentError, DataError  # noqa: E402
+from rrjax.mechanisms import DESIGNS, MECHANISMS  # noqa: E402
+
+pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
+LABELS = ["red", "green", "blue", "<b>no colour</b>"]
+COUNTS = [600, 250, 150, 40]
+INVOCATION = {"command", "out", "plot"}
+"""What only an invocation of the command line knows."""
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [label for label, count in zip(LABELS, COUNTS, strict=True) for _ in range(count)]
+    (tmp_path / "r.csv").write_text("colour\n" + "\n".join(rows) + "\n")
+    (tmp_path / "colours.txt").write_text("\n".join(LABELS) + "\n")
+    return polars.DataFrame({"colour": rows})
+
+
+def said_by(answer):
+    return json.loads(json.dumps(answer.to_dict()))
+
+
+def same(one, other):
+    """Whether two answers say the same, but for the files."""
+    return said_by(one) | {"reports": None} == said_by(other) | {"reports": None}
+
+
+def test_files_frames_and_counts_give_one_answer(table):
+    read = rrjax.read("r.csv", epsilon=2.0, domain=LABELS).shares()
+    counted = table.group_by("colour").len("n")
+    halves = [[600, 0, 0, 40], [0, 250, 150, 0]]
+    one, other = (rrjax.Reports.of_counts(each, 2.0, LABELS, column="colour") for each in halves)
+    for reports in (
+        rrjax.read(["r.csv"], epsilon=2.0, domain="colours.txt", column="colour"),
+        rrjax.read(table, epsilon=2.0, domain=LABELS),
+        rrjax.read(table.lazy(), epsilon=2.0, domain=LABELS),
+        rrjax.read(counted, epsilon=2.0, domain=LABELS, counts="n"),
+        rrjax.Reports.of_counts(COUNTS, 2.0, LABELS, column="colour"),
+        one + other,
+    ):
+        assert same(read, reports.shares())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", [{}, {"simultaneous": True, "level": 0.8, "fdr": 0.2}, {"estimator": "inv_p"}])
+def test_the_command_line_says_what_the_answer_says(table, invoke, more):
+    answer = rrjax.read("r.csv", epsilon=2.0, domain="colours.txt").shares(**more)
+    flags = [("--at-once",) if key == "simultaneous" else (f"--{key}", str(value)) for key, value in more.items()]
+    asked = ("estimate", "r.csv", "--epsilon", "2", "--domain", "colours.txt", *sum(flags, ()))
+    code, out, error = invoke(*asked, "--json", "--top", "10", "--out", "e.parquet")
+    assert code == 0, error
+    said = {key: value for key, value in json.loads(out).items() if key not in INVOCATION}
+    expected = said_by(answer)
+    assert said == expected
+    written = polars.read_parquet("e.parquet")
+    assert written.columns == list(answer.columns)
+    assert written["lower"].to_list() == answer.columns["lower"].tolist()
+
+
+def test_questions_compute_in_float64_and_change_no_setting():
+    before = jax.config.jax_enable_x64
+    shares = rrjax.Reports.of_counts(COUNTS, 2.0).shares()
+    assert shares.columns["closest"].dtype == shares.columns["lower"].dtype == np.float64
+    assert jax.config.jax_enable_x64 == before
+    assert shares.estimates[1].certificate["gap"] < 1e-12
+
+
+def test_frames_and_arrow_hold_the_whole_table(table):
+    import duckdb
+
+    shares = rrjax.read(table, epsilon=2.0, domain=LABELS).shares()
+    assert shares.to_polars().columns == list(shares.to_pandas().columns) == list(shares.columns)
+    assert shares.to_polars()["label"].to_list() == LABELS
+    assert float(shares.to_xarray().closest.sel(label="red")) == shares.columns["closest"][0]
+    assert duckdb.sql("select sum(count) from shares").fetchall() == [(sum(COUNTS),)]
+
+
+def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
+    shares = rrjax.read(table, epsilon=2.0, domain=LABELS).shares()
+    page = shares._repr_html_()
+    assert "&lt;b&gt;no colour" in page
+    assert "<b>no" not in page
+    assert len(repr(shares).splitlines()) < 20
+    many = rrjax.Reports.of_counts(np.arange(1, 5001), 2.0).shares()
+    assert len(repr(many).splitlines()) < 30
+
+
+def test_reports_that_contradict_their_mechanism_say_so_and_advise_nothing():
+    shares = rrjax.Reports.of_counts([1000, 1000, 1000, 0], 0.5).shares()
+    assert shares.reports.contradicted
+    assert shares.advice is None
+    assert shares.to_publish == ""
+    assert len(shares.warnings) == 1
+    assert len(shares.reports.shares().warnings) == 1  # tested once
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["optimized-unary-encoding", "subset-selection"])
+def test_tallies_of_parts_add_up(name):
+    mechanism = MECHANISMS[name](4, 2.0)
+    tallies = [mechanism.collect(jax.random.key(seed), np.array([50, 30, 15, 5])) for seed in range(2)]
+    one, other = (rrjax.Reports.of_tally(tally, mechanism) for tally in tallies)
+    assert (one + other).num_reports == 200
+    assert (one + other).shares().reports.counts.tolist() == (one.counts + other.counts).tolist()
+
+
+@pytest.mark.long
+def test_a_survey_design_by_name_and_by_itself():
+    frame = polars.DataFrame({"smokes": ["yes"] * 420 + ["no"] * 580})
+    named = rrjax.read(frame, domain=["no", "yes"], mechanism="warner", parameters={"truth_probability": "0.7"})
+    made = DESIGNS["warner"](0.7)
+    itself = rrjax.Reports.of_counts([420, 580], made, ["yes", "no"], column="smokes")
+    share = named.shares().columns["likeliest"]
+    # (share of yes − .3) / (.7 − .3), in the order of the domain.
+    np.testing.assert_allclose(share, [0.7, 0.3], atol=1e-6)
+    np.testing.assert_allclose(itself.shares().columns["likeliest"], share[::-1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("argument", "make"),
+    [
+        ("epsilon", lambda: rrjax.read("r.csv", domain=LABELS)),
+        ("epsilon", lambda: rrjax.read("r.csv", domain=LABELS, epsilon=-1.0)),
+        ("epsilon", lambda: rrjax.read("r.csv", domain=LABELS, epsilon=1.0, mechanism="kuk", parameters={})),
+        ("mechanism", lambda: rrjax.read("r.csv", domain=LABELS, mechanism="nonsense")),
+        ("parameters", lambda: rrjax.read("r.csv", domain=LABELS, epsilon=1.0, parameters={"truth": 0.5})),
+        ("domain", lambda: rrjax.read("r.csv", mechanism="forced-response", parameters={"truth": 0.5})),
+        ("counts", lambda: rrjax.Reports.of_counts([1.5, 2], 1.0)),
+        ("domain", lambda: rrjax.Reports.of_counts([1, 2], 1.0, ["a", "b", "c"])),
+        ("level", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(95)),
+        ("estimator", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(estimator="best")),
+    ],
+)
+def test_errors_name_the_argument(table, argument, make):
+    with pytest.raises(ArgumentError) as caught:
+        make()
+    assert caught.value.argument == argument
+    assert "--" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(DataError):
+        rrjax.read("nowhere.csv", epsilon=1.0)
+
+
+def test_reports_of_different_making_are_not_added():
+    one = rrjax.Reports.of_counts([10, 20], 1.0)
+    for other in (
+        rrjax.Reports.of_counts([10, 20], 2.0),
+        rrjax.Reports.of_counts([10, 20], 1.0, ["a", "b"]),
+        rrjax.Reports.of_counts([10, 20], 1.0, column="other"),
+        rrjax.Reports.of_counts([10, 20], DESIGNS["warner"](0.7)),
+    ):
+        with pytest.raises(ArgumentError):
+            one + other
