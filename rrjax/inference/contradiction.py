@@ -235,8 +235,9 @@ def _test_rare(data: Evidence) -> tuple[Excess, Excess]:
         """The part for R above (sign 1) or below (−1) K times a chance; of all limits the best one."""
         chance = jnp.maximum(jnp.mean(chances, axis=1) * (1 + sign * ERROR_OF_TAIL), 1e-30)
         apart = observed / size - chance
-        others = deviance(-apart / (1 - chance))
-        log_p = -size * (chance * deviance(apart / chance) + (1 - chance) * others)
+        # If all or no categories are rare, one is −1; rounded to less, its deviance would be infinite.
+        own, others = (deviance(jnp.maximum(each, -1)) for each in (apart / chance, -apart / (1 - chance)))
+        log_p = -size * (chance * own + (1 - chance) * others)
         log_p = jnp.where((sign * apart > 0) & (chance < 1), log_p, 0)
         best = jnp.argmin(log_p)
         p_value = jnp.minimum(len(DISTANCES) * jnp.exp(log_p[best]), 1)

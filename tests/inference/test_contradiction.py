@@ -167,6 +167,21 @@ def test_honest_reports_are_not_rejected(kind, shares):
                 assert (p_values <= level).mean() <= level + 3 * np.sqrt(level / draws), (epsilon, name, level)
 
 
+@pytest.mark.long
+@pytest.mark.work  # compiled as users do it: only optimized programs round so
+@pytest.mark.parametrize("size", [3, 5])
+def test_categories_that_are_all_rare_are_possible(size):
+    """The p-value is at least the largest probability that all are, with users who hold none of them."""
+    mechanism = LocalHashing(size, 0.5)
+    numbers, q = np.arange(10, 60), float(mechanism.rates.q)
+    few = np.floor((numbers - 2) * q + 1e-6).astype(INT)
+    for count, number in zip(few, numbers, strict=True):
+        # Alone, because in a batch the same program rounds otherwise.
+        tally = rrjax.Tally(np.full(size, count), INT.type(number), rates=mechanism.rates)
+        least = stats.binom.cdf(count, number, q) ** size
+        assert float(contradiction_test(tally, mechanism).rare.p_value) >= least, number
+
+
 @pytest.mark.parametrize("chances", [(0.3, 0.05), (0.9, 0.2), (0.51, 0.5)])
 def test_the_chance_of_few_reports_is_convex_in_the_holders(chances):
     """Up to (N − 2)·q, and beyond it not always."""
