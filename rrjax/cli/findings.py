@@ -65,7 +65,10 @@ class Findings:
     """Simultaneous intervals, because the page lists the largest categories."""
     fit: Fit
     detectable: tuple[float, float]
-    """Shares that are detected with probability 0.8: of a category chosen beforehand, and of any."""
+    """Shares that are detected with probability 0.8: of a category chosen beforehand, and of any.
+
+    Of a survey with a known yes, both are of the yes. Else, if rates differ by category, of the noisiest one.
+    """
     asked: Asked
     rows: list[Row]
     num_left_out: int
@@ -143,7 +146,7 @@ def _detectable(collection: Reports) -> tuple[float, float]:
     size, number = collection.num_categories, collection.num_reports
 
     def share(level: float) -> float:
-        given = {"level": level, "mechanism": lambda size, epsilon: collection.mechanism}
+        given = {"level": level, "mechanism": lambda size, epsilon: collection.mechanism, "category": collection.yes}
         return float(inference.detectable_share(size, number, collection.epsilon, **given))
 
     # Of two categories at most one is empty, so no test of both is needed.

@@ -335,8 +335,8 @@ def _show(found: Plan) -> None:
         ("Typical error of a share of these very users", found.rmse_of_users),
         (f"Width of the {level} interval of an empty category{empty}", found.width),
         (f"Width of the {level} interval of a share of {form.percent(target.share)}{own}", found.share_width),
-        (f"Smallest share that would be noticed, of one category{empty}", found.detectable),
-        (f"Smallest share that would be noticed, among all categories{empty}", found.detectable_among_all),
+        (f"Smallest share that is detected, of one category{empty}", found.detectable),
+        (f"Smallest share that is detected, among all categories{empty}", found.detectable_among_all),
     ):
         table.add_row(text, form.percent(value) if value <= 1 else "more than 100 %")
     show.show_table(table)
@@ -384,10 +384,10 @@ def _explanations(found: Plan) -> dict[str, str]:
         "error": "root mean squared, of the unbiased estimate of a share; that of `rrjax estimate` is often closer",
         "population": "from which the users are drawn at random; drawing them is a part of the error, taken as large "
         "as it can be (where all shares are equal, or, with rates that differ by category, where the sum of both is "
-        "largest). Intervals and what would be noticed are of the population, too",
+        "largest). Intervals and the smallest detected shares are of the population, too",
         "noisiest": "of categories whose rates differ, the one with the largest variance; counted from zero",
         "interval": "exact, as `rrjax estimate` prints it",
-        "noticed": "with a chance of 80\N{NO-BREAK SPACE}%, by a p-value of at most 0.05; among all categories of at "
+        "detected": "with a chance of 80\N{NO-BREAK SPACE}%, by a p-value of at most 0.05; among all categories of at "
         f"most 0.05 ÷ {found.target.num_categories:,}",
         "operations": "additions and hashes, roughly",
     }

@@ -71,20 +71,24 @@ def in_short(findings: Findings) -> list[Markup]:
         if number
         else f"None of the {size:,} categories is significantly above zero."
     )
-    points.append(_shown(*findings.detectable))
+    points.append(_shown(findings))
     if not collection.contradicted:
         points.append(f"To publish: {publication(collection, findings.found, intervals)}")
     return [listing(points)]
 
 
-def _shown(named: float, any_of_them: float) -> str:
-    """A sentence about the detectable shares, of a category chosen beforehand and of any."""
+def _shown(findings: Findings) -> Markup | str:
+    """A sentence about the detectable shares, of the yes, or of a category chosen beforehand and of any."""
+    (named, any_of_them), collection = findings.detectable, findings.collection
     if named >= 1:
         return "There are too few reports to detect any category, even one that everybody holds."
     words = (
         "Smallest share that these reports detect (with a probability of 80\N{NO-BREAK SPACE}%): "
-        f"{form.percent(named)} for a category chosen beforehand"
+        f"{form.percent(named)} for "
     )
+    if collection.yes is not None:
+        return joined(words, label(collection.labels[collection.yes]), ".")
+    words += "a category chosen beforehand"
     if any_of_them >= 1:
         return f"{words}; none for a category picked out of all."
     return f"{words}, {form.percent(any_of_them)} for one picked out of all."

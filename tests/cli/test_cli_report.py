@@ -108,6 +108,17 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
 
 
 @pytest.mark.long
+def test_the_detectable_share_of_a_survey_is_that_of_the_yes(invoke):
+    """Kuk's design distinguishes carriers from others much better than others from carriers."""
+    io.write_table("c.csv", {"red": np.array(["no", "yes"], object), "n": np.array([900, 100])})
+    Path("labels.txt").write_text("no\nyes\n", encoding="utf-8")
+    design = ("--mechanism", "kuk", "--parameter", "have=0.5", "--parameter", "lack=0.05")
+    made(invoke, Path("c.csv").resolve(), "--column", "red", "--counts", "n", "--domain", "labels.txt", *design)
+    share = inference.detectable_share(2, 1000, 1.0, mechanism=lambda *_: rrjax.mechanisms.Kuk(0.5, 0.05), category=0)
+    assert f"{percent(share)} for yes." in text_of("c-report.html")
+
+
+@pytest.mark.long
 def test_reports_that_contradict_their_mechanism_are_called_so_first(invoke):
     """Nobody's mechanism at ε = 3 lets 3,000 reports in a row say the same; long for what is compiled."""
     io.write_table("c.csv", {"answer": np.array(["yes", "no"], object), "n": np.array([3000, 0])})

@@ -103,7 +103,7 @@ EXPLAINED = {
         "nats of its maximum",
         "docs/models.md",
     ],
-    "plan": ["noticed", "p-value", "docs/choose/mechanism.md"],
+    "plan": ["detected", "p-value", "docs/choose/mechanism.md"],
     "study": ["ratio to the best", "geometric mean"],
 }
 """What waits for --explain: labels in the margin, and words beside them."""
