@@ -80,6 +80,12 @@ def in_order(name: str, text: str, domain: Domain | None) -> str:
     return ",".join(numbers[label] for label in ordered)
 
 
+def names_yes(text: str) -> bool:
+    """Whether the numbers of a parameter are named, and one of two names means yes."""
+    labels = [part.rpartition(":")[0].strip() for part in listed_in("--parameter", text)]
+    return all(labels) and Domain.of(labels).place_of_yes is not None
+
+
 def _check_order(name: str, text: str, domain: Domain | None) -> None:
     """Refuses two numbers of which it is not known which is of the yes.
 

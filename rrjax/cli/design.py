@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import rrjax
-from rrjax.cli.answers import in_order, place_of_yes
+from rrjax.cli.answers import in_order, names_yes, place_of_yes
 from rrjax.cli.options import did_you_mean
 from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError
@@ -207,6 +207,14 @@ class SurveyDesign:
         name = self.mechanism
         assert name is not None
         return self._made(lambda: make_two_samples(name, self._numbers(None)))
+
+    @property
+    def yes_is_first(self) -> bool:
+        """Whether category 0 is the yes where no domain is given: of yes or no, or of numbers named so."""
+        if issubclass(DESIGNS.get(self.mechanism or "", object), YesOrNo):
+            return True
+        named = [text for name, text in self._given.items() if name in TABLE[self.mechanism or ""].vectors]
+        return any(names_yes(text) for text in named)
 
     def place_of_yes(self, domain: Domain) -> int:
         """The category number of yes among two answers; errors as of `answers.place_of_yes`."""

@@ -19,7 +19,6 @@ from rrjax.cli.splits import run as run_splits
 from rrjax.data.errors import UsageError
 from rrjax.inference.planned_rates import noisiest
 from rrjax.mechanisms import MECHANISMS, Design
-from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.reports import form
 from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 
@@ -91,7 +90,8 @@ def plan(
     size = categories if design is None else design.num_categories
     if size is None:
         raise UsageError("--categories is missing: K, how many categories there are", flag="--categories")
-    wanted = Target(size, randomizer.name, target_rmse, target_width, share, level, design)
+    yes = 0 if design is not None and randomizer.yes_is_first else None
+    wanted = Target(size, randomizer.name, target_rmse, target_width, share, level, design, yes)
     with show.status("Planning …"):
         found = _solve(wanted, epsilon if design is None else float(design.epsilon), users)
         if output.plot is not None:
@@ -101,6 +101,7 @@ def plan(
         mechanisms = [row._asdict() | {"name": row.name.replace(" ", "-")} for row in found.mechanisms]
         facts = dataclasses.asdict(found)
         facts = facts.pop("target") | facts | {"mechanisms": mechanisms, "plot": output.plot}
+        del facts["yes"]  # `category` has it
         facts["design"] = None if design is None else design.note
         show.record({"command": "plan"} | facts)
         return
@@ -121,6 +122,8 @@ class Target:
     level: float
     design: Design | None = None
     """The survey design, if the mechanism is one."""
+    yes: int | None = None
+    """The category of the yes, if it is known."""
 
     def __post_init__(self) -> None:
         """Refuses aims that no plan can reach."""
@@ -159,7 +162,7 @@ class Target:
         """The category that a width at a share is of: yes of two answers, else the noisiest; None if all are alike."""
         if self.design is None:
             return None
-        return 0 if isinstance(self.design, YesOrNo) else noisiest(self.design, share)
+        return noisiest(self.design, share) if self.yes is None else self.yes
 
     def width(self, num_users: float, epsilon: float, share: float) -> float:
         """The expected width of the interval of a category with a share."""
@@ -375,7 +378,7 @@ def _category(target: Target, place: int | None) -> str:
     """Which category a row is of, if not all are alike."""
     if place is None:
         return ""
-    return " (yes)" if isinstance(target.design, YesOrNo) else f" (noisiest: {place})"
+    return f" (noisiest: {place})" if target.yes is None else " (yes)"
 
 
 def _explanations(found: Plan) -> dict[str, str]:

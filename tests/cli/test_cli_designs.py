@@ -157,6 +157,11 @@ def test_plans_and_audits_of_designs(answers):
     assert plan["rmse"] == pytest.approx(np.sqrt(0.5 / 0.45**2 / 2000))  # everybody has the attribute
     assert json.loads(answers(*kuk, "--target-width", 0.08, "--share", 0.1)[1])["num_users"] == 1075
     assert (plan["category"], plan["empty_category"]) == (0, 0)
+    # The interval of the yes, by Clopper and Pearson's limits; that of the no is twice as wide.
+    for named in ("yes:0.02,no:0.98", "no:0.98,yes:0.02"):
+        line = ("--mechanism", "unrelated-question", "--parameter", "truth=1/2", "--parameter", f"unrelated={named}")
+        plan = json.loads(answers("plan", *line, "--users", 1000, "--share", 0.1, "--json")[1])
+        assert (plan["category"], plan["share_width"]) == (0, pytest.approx(0.06093, abs=1e-5))
     unequal = "plan", "--mechanism", "forced-response", "--parameter", "truth=0.6", "--parameter", "forced=0.1,0.7,0.2"
     assert json.loads(answers(*unequal, "--users", 1000, "--share", 1, "--json")[1])["empty_category"] == 1
     found = json.loads(answers("audit", *dice, "--draws", 40_000, "--json")[1])
