@@ -20,6 +20,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense, Lift
+from rrjax.numerics.products import matmul, tensordot
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum
 
@@ -73,7 +74,7 @@ class Factor:
             return _along(self.lift.transpose if transposed else self.lift, jnp.moveaxis(tensor, 0, -1))
         assert isinstance(self.lift, Dense)
         matrix = (jnp.asarray(self.lift.scale) * self.lift.matrix).astype(tensor.dtype) + more
-        return jnp.tensordot(tensor, matrix, ((0,), (0 if transposed else 1,)), precision="highest")
+        return tensordot(tensor, matrix, ((0,), (0 if transposed else 1,)))
 
 
 def with_missing(factor: Factor) -> Factor:
@@ -210,7 +211,7 @@ class RowProduct(Lift):
         def of_report(rows):
             found = tensor
             for row in rows:
-                found = jnp.tensordot(row.astype(theta.dtype), found, 1, precision="highest")
+                found = tensordot(row.astype(theta.dtype), found, 1)
             return found
 
         return lax.map(of_report, self.rows, batch_size=self._block)
@@ -229,7 +230,7 @@ class RowProduct(Lift):
             left, last = rows[0].astype(own.dtype) * own[:, None], rows[-1].astype(own.dtype)
             for row in rows[1:-1]:
                 left = (left[:, :, None] * row.astype(own.dtype)[:, None, :]).reshape(block, -1)
-            return (left.T @ last).ravel() if len(rows) > 1 else jnp.sum(left, axis=0)
+            return matmul(left.T, last).ravel() if len(rows) > 1 else jnp.sum(left, axis=0)
 
         sums = lax.map(of_block, (filled(weights), *map(filled, self.rows)))
         return jax.vmap(accurate_sum, in_axes=1)(sums) if blocks > 1 else sums.reshape(size)

@@ -18,6 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.data.arguments import as_scalar
 from rrjax.data.errors import ArgumentError
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import ROW, accurate_sum, filled_up, two_sum
@@ -189,18 +190,14 @@ def _pairwise(terms):
     return terms[0]
 
 
-def _dot(one, other):
-    return jnp.matmul(one, other, precision="highest")
-
-
 @_times.defjvp
 def _times_jvp(primals, tangents):
-    return _times(*primals), _change(lambda matrix, vector: _dot(matrix, vector), primals, tangents)
+    return _times(*primals), _change(matmul, primals, tangents)
 
 
 @_transposed_times.defjvp
 def _transposed_times_jvp(primals, tangents):
-    change = _change(lambda matrix, vector: _dot(vector, matrix), primals, tangents)
+    change = _change(lambda matrix, vector: matmul(vector, matrix), primals, tangents)
     return _transposed_times(*primals), change
 
 

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int
 from rrjax.data.linear_maps import Dense, Lift, Scaling
 from rrjax.data.mixture import Reports
 from rrjax.numerics.newton import factored, interior_step, raised, solved
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sums import accurate_sum
 
 MEMORY = 10
@@ -73,14 +74,14 @@ def anderson(
     residuals = record(history.residuals, residual - history.residual)
     length = history.length + 1
 
-    gram = residuals @ residuals.T
+    gram = matmul(residuals, residuals.T)
     # Empty slots are zero rows; the ridge keeps the system regular for them too.
     ridge = jnp.finfo(theta.dtype).eps ** 0.75 * jnp.trace(gram)
     gram = gram + jnp.where(ridge > 0, ridge, 1) * jnp.eye(MEMORY, dtype=theta.dtype)
-    weights = jnp.linalg.solve(gram, residuals @ residual)
+    weights = jnp.linalg.solve(gram, matmul(residuals, residual))
     # A share that EM raises is never lowered, and others by no more than a tenth: EM alone would need thousands of
     # steps to undo a chain of extrapolations, and could never leave zero.
-    candidate = normalized(jnp.maximum(image - weights @ images, jnp.where(residual > 0, image, 0.1 * image)))
+    candidate = normalized(jnp.maximum(image - matmul(weights, images), jnp.where(residual > 0, image, 0.1 * image)))
     factor = residual / jnp.where(theta > 0, theta, 1)
     log_factor = jnp.clip(history.power * jnp.log1p(factor), -LARGEST_LOG_FACTOR, LARGEST_LOG_FACTOR)
     further = image * jnp.exp(log_factor)
@@ -142,7 +143,7 @@ def _newton_direction(theta, slack, reports, lift):
     def towards(barrier):
         """The relative change, and the multiplier of the sum."""
         change = plain + solve(barrier)
-        level = (theta @ change - (1 - jnp.sum(theta))) / (theta @ answer)
+        level = (matmul(theta, change) - (1 - jnp.sum(theta))) / matmul(theta, answer)
         return change - level * answer, level
 
     return towards
@@ -154,7 +155,7 @@ def curvature_of(theta: Float[Array, " K"], reports: Reports, lift: Any) -> Floa
     if isinstance(lift, Scaling):
         return jnp.square(root * lift(theta))
     rows = lift * root[:, None] * theta
-    return jnp.einsum("ui,uj->ij", rows, rows, precision="highest")
+    return einsum("ui,uj->ij", rows, rows)
 
 
 def _solver(curvature, slack):
@@ -163,7 +164,7 @@ def _solver(curvature, slack):
         return lambda x: x / (curvature + slack)
     factor = factored(lax.stop_gradient(raised(curvature, slack)))
     return lambda x: lax.custom_linear_solve(
-        lambda y: jnp.einsum("ij,j->i", curvature, y, precision="highest") + slack * y,
+        lambda y: einsum("ij,j->i", curvature, y) + slack * y,
         x,
         lambda _, right: solved(factor, right[:, None])[:, 0],
         symmetric=True,
@@ -178,5 +179,5 @@ def motion_of_maximum(theta: Float[Array, " K"], reports: Reports, tangent: Any)
     slack = jnp.where(theta > 0, theta * (jnp.max(slope) - slope), 1)
     slack = lax.stop_gradient(jnp.maximum(slack, jnp.finfo(theta.dtype).tiny))
     solve = _solver(curvature_of(theta, reports, numbers_of(reports.lift, theta.dtype)), slack)
-    right, answer = solve(theta * (change - theta @ change)), solve(theta)
-    return theta * (right - (theta @ right) / (theta @ answer) * answer)
+    right, answer = solve(theta * (change - matmul(theta, change))), solve(theta)
+    return theta * (right - matmul(theta, right) / matmul(theta, answer) * answer)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import looked_up
 
 NUM_KNOTS = 512
@@ -134,6 +135,6 @@ def base_prior(
     mass = mass.at[:, 0].add(jnp.where(spiked, rest, 0))
     mass = mass.at[two].add(rest[two][:, None] * below)
     tiny = jnp.finfo(table.dtype).tiny
-    likelihood = weight @ jnp.log(jnp.maximum(table @ mass.T, tiny))
+    likelihood = matmul(weight, jnp.log(jnp.maximum(matmul(table, mass.T), tiny)))
     posterior = jax.nn.softmax(likelihood + members.log_prior.astype(table.dtype))
-    return (1 - LEAST_MASS) * (posterior @ mass) + LEAST_MASS / table.shape[1]
+    return (1 - LEAST_MASS) * matmul(posterior, mass) + LEAST_MASS / table.shape[1]

@@ -30,6 +30,7 @@ from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_li
 from rrjax.estimators.whole_reports import check_whole, equivalent
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, raised, solved
+from rrjax.numerics.products import matmul
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, looked_up
@@ -196,7 +197,7 @@ def of_evidence(
     gap = jnp.maximum(size * gap_of(table, cells.weight / size, BASE_COUNTS / size * base, departure, first), 0)
     at_equal = jnp.arange(num_atoms) == jnp.argmin(jnp.abs(departure))
     log_of_equal = jnp.sum(jnp.where(at_equal, likelihoods, 0), axis=1)
-    gain = cells.weight @ (jnp.log(table @ first.weights) - log_of_equal)
+    gain = matmul(cells.weight, jnp.log(matmul(table, first.weights)) - log_of_equal)
     undetermined = gain < least_gain(size)
     weights = jnp.where(undetermined, base, fit.prior.weights)
     theta = moved_to_simplex(*histogram.moments(posteriors(table, weights)), cells.weight)
@@ -221,7 +222,7 @@ def of_evidence(
 
 def given_sum(variances: Float[Array, " B"], weight: Float[Array, " B"]) -> Float[Array, " B"]:
     """The variances of independent shares, given their sum; `weight` is the number of categories with each."""
-    total = weight @ variances
+    total = matmul(weight, variances)
     return jnp.maximum(variances - variances * (variances / jnp.where(total > 0, total, 1)), LEAST_VARIANCE * variances)
 
 
@@ -285,8 +286,8 @@ def fitted(
         def constraint(g, known):
             """As `departure`, but the excess is to reach the aim, to first order in the weights."""
             mean = histogram.means(known)
-            slope = (weight @ (known * (histogram.value - mean[:, None]))) / g
-            lack, most = weight @ mean - 1 - last.aim, -slope[0]
+            slope = matmul(weight, known * (histogram.value - mean[:, None])) / g
+            lack, most = matmul(weight, mean) - 1 - last.aim, -slope[0]
             fall, rise = LARGEST_FALL * jnp.maximum(most, 0), jnp.maximum(LARGEST_RISE, 2 * most)
             return jnp.where(first, departure, slope + jnp.clip(lack, -rise, fall))
 
@@ -312,16 +313,17 @@ def _consequences(histogram, smoothing, prior):
     away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights
     curvature = information(known, weight)
     factor = factored(raised(curvature, jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]))
-    pull = weight @ away
+    pull = matmul(weight, away)
     solution = solved(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
-    solution = solution - solution[:, 1:2] * ((g @ solution) / (g @ solution[:, 1]))  # the weights sum to one
+    # The weights sum to one.
+    solution = solution - solution[:, 1:2] * (matmul(g, solution) / matmul(g, solution[:, 1]))
     move, moves = solution[:, 0], solution[:, 2:]
-    of_shares, of_prior = weight @ variance, jnp.maximum(pull @ move, 0)
-    with_sum = variance + away @ move
+    of_shares, of_prior = matmul(weight, variance), jnp.maximum(matmul(pull, move), 0)
+    with_sum = variance + matmul(away, move)
     total = of_shares + of_prior
     total = jnp.where(total > 0, total, 1)
     everything = variance + jnp.sum(away.T * moves, axis=0) - with_sum * (with_sum / total)
-    excess = weight @ mean - 1
+    excess = matmul(weight, mean) - 1
     aim = excess * (of_shares / total)
     return Fit(prior, excess, aim, jnp.maximum(everything, LEAST_VARIANCE * variance))
 
@@ -337,8 +339,8 @@ def moved_to_simplex(
     size = jnp.sum(weight)
     smallest = SMALLEST_SHARE / size
     # A small positive scale for each, so that the sum can change even if all variances are zero.
-    scale = variances + (weight @ variances) / size / 100 + jnp.finfo(theta.dtype).eps / size
-    scale = scale / (weight @ scale)
+    scale = variances + matmul(weight, variances) / size / 100 + jnp.finfo(theta.dtype).eps / size
+    scale = scale / matmul(weight, scale)
 
     # Σ max(θ + level·scale, smallest) − 1 is convex and grows with the level: from above, Newton never overshoots.
     def improve(state):

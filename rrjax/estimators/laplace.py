@@ -16,6 +16,7 @@ from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.estimators.accelerations import matrix_of
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import factored, raised, solved
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import aligned
 from rrjax.numerics.sums import accurate_sum
 
@@ -54,7 +55,7 @@ def averaged(of_prior, priors, amplitudes, start, reports: Reports, total):
 
     thetas, evidences = lax.map(of_all, priors)
     beliefs = jax.nn.softmax(evidences.ravel()).reshape(evidences.shape)
-    theta = jnp.einsum("ra,rak->k", beliefs, thetas, precision="highest")
+    theta = einsum("ra,rak->k", beliefs, thetas)
     theta = jnp.where(reports.usable, theta / accurate_sum(theta), jnp.nan)
     return theta, jnp.where(reports.usable, beliefs, jnp.nan)
 
@@ -79,7 +80,7 @@ def most_probable(
     """
 
     def look(point):
-        theta = jax.nn.softmax(curves @ point)
+        theta = jax.nn.softmax(matmul(curves, point))
         return theta, reports.probabilities(theta)
 
     def gained(new, old):
@@ -89,8 +90,8 @@ def most_probable(
     def system(theta, probabilities):
         """The matrix of Newton's method, with expected second derivatives of log θ, so that it is positive."""
         rows = matrix * (jnp.sqrt(reports.shares) / probabilities)[:, None] * theta
-        rows = (rows - jnp.sum(rows, axis=1, keepdims=True) * theta) @ curves
-        return total * jnp.einsum("ui,uj->ij", rows, rows, precision="highest") + jnp.eye(len(point), dtype=point.dtype)
+        rows = matmul(rows - jnp.sum(rows, axis=1, keepdims=True) * theta, curves)
+        return total * einsum("ui,uj->ij", rows, rows) + jnp.eye(len(point), dtype=point.dtype)
 
     def factor_of(theta, probabilities):
         return factored(raised(system(theta, probabilities), jnp.zeros_like(point)))
@@ -101,12 +102,12 @@ def most_probable(
         point, _, number = carry
         theta, probabilities = look(point)
         slope = reports.slopes(theta)
-        gradient = total * (curves.T @ (theta * (slope - theta @ slope))) - point
+        gradient = total * matmul(curves.T, theta * (slope - matmul(theta, slope))) - point
         change = solved(factor_of(theta, probabilities), gradient[:, None])[:, 0]
 
         def gain(length):
             new = point + length * change
-            return gained(look(new)[1], probabilities) - (new @ new - point @ point) / 2
+            return gained(look(new)[1], probabilities) - (matmul(new, new) - matmul(point, point)) / 2
 
         gains = jax.vmap(gain)(lengths)
         gains = jnp.where(jnp.isfinite(gains), gains, -jnp.inf)
@@ -122,5 +123,5 @@ def most_probable(
     point = lax.while_loop(unfinished, step, first)[0]
     theta, probabilities = look(point)
     volume = jnp.sum(jnp.log(jnp.diagonal(factor_of(theta, probabilities))))
-    evidence = gained(probabilities, reports.probabilities(uniform)) - point @ point / 2 - volume
+    evidence = gained(probabilities, reports.probabilities(uniform)) - matmul(point, point) / 2 - volume
     return point, theta, jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf)

@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.numerics.newton import LARGEST_STEP, factored, length_within, raised, solved
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned
 
 LAST_STEP = 0.01
@@ -47,7 +48,7 @@ def start_of(t: Float[Array, " M"]) -> Mixing:
     below = jnp.where(t < 0, weights, 0)
     above = weights - below
     below, above = below / jnp.sum(below), above / jnp.sum(above)
-    low, high = below @ t, above @ t
+    low, high = matmul(below, t), matmul(above, t)
     weights = (high * below - low * above) / (high - low)
     return Mixing(weights, weights, jnp.zeros_like(low), jnp.asarray(False), jnp.int32(0))
 
@@ -60,7 +61,7 @@ def posteriors(table: Float[Array, "B M"], weights: Float[Array, " M"]) -> Float
 
 def information(known: Float[Array, "B M"], w: Float[Array, " B"]) -> Float[Array, "M M"]:
     """The negative second derivatives of the log-likelihood in the logarithms of the weights, without their sums."""
-    return known.T @ (known * w[:, None])
+    return matmul(known.T, known * w[:, None])
 
 
 def npmle(
@@ -94,14 +95,14 @@ def npmle(
         known = posteriors(table, g)
         t = constraint(g, known)
         matrix = raised(information(known, w), slack)
-        n = w @ known
+        n = matmul(w, known)
         # A common part of all slopes has no effect, but would cost their differences digits.
         towards = _newton(n - g, factored(matrix), g, t)
         new, slack, tilt, dual = _step(g, slack, towards, smoothing)
         y = new / g - 1
         tilt = state.tilt + dual * (tilt - state.tilt)
         found = Mixing(new, slack, tilt, state.done, state.num_iters + 1)
-        near = num_counts * (y @ (matrix @ y)) < LAST_STEP
+        near = num_counts * matmul(y, matmul(matrix, y)) < LAST_STEP
         gap = num_counts * gap_of(table, w, smoothing, t, found)
         found = found._replace(done=near & (gap < largest_gap))
         usable = jnp.all(jnp.isfinite(new)) & jnp.all(new > 0) & jnp.all(slack > 0)
@@ -138,7 +139,7 @@ def gap_of(table, w, smoothing, t, found: Mixing) -> Float[Array, ""]:
     """
     g = found.weights
     total = 1 + jnp.sum(smoothing)
-    slopes = (w / (table @ g)) @ table + smoothing / g - found.tilt * t
+    slopes = matmul(w / matmul(table, g), table) + smoothing / g - found.tilt * t
     return total * jnp.log(jnp.max(slopes) / total)
 
 
@@ -147,14 +148,14 @@ def _newton(slopes, factor, g, t):
     sides = jnp.stack([g, g * t], axis=1)
     found = solved(factor, jnp.concatenate([slopes[:, None], sides], axis=1))
     plain, answers = found[:, 0], found[:, 1:]
-    missing = jnp.stack([1 - jnp.sum(g), -(g @ t)])
+    missing = jnp.stack([1 - jnp.sum(g), -matmul(g, t)])
 
     def towards(barrier):
         """The relative change of the weights, and the multiplier of the mean."""
         change = plain + solved(factor, barrier[:, None])[:, 0]
-        (a, b), (_, c) = sides.T @ answers
-        r, s = sides.T @ change - missing
+        (a, b), (_, c) = matmul(sides.T, answers)
+        r, s = matmul(sides.T, change) - missing
         level, tilt = jnp.stack([c * r - b * s, a * s - b * r]) / (a * c - b * b)
-        return change - answers @ jnp.stack([level, tilt]), tilt
+        return change - matmul(answers, jnp.stack([level, tilt])), tilt
 
     return towards

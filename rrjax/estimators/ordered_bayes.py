@@ -43,6 +43,7 @@ from rrjax.estimators.prior import (
     widened,
 )
 from rrjax.numerics.implicit import without_derivative
+from rrjax.numerics.products import matmul
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import looked_up
@@ -156,9 +157,9 @@ def _estimated(data: Evidence, estimand: Estimand) -> OrderedBayes:
     each = [(unordered.theta, unordered.variances)]
     each += [(_on_simplex(*found), found[1]) for found in (by_curve, by_both)]
     thetas, variances = (jnp.stack(parts) for parts in zip(*each, strict=True))
-    theta = beliefs @ thetas
+    theta = matmul(beliefs, thetas)
     theta = theta / jnp.sum(theta)
-    found = OrderedBayes(theta, beliefs @ (variances + (thetas - theta) ** 2), beliefs)
+    found = OrderedBayes(theta, matmul(beliefs, variances + (thetas - theta) ** 2), beliefs)
     return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
 
 
@@ -196,7 +197,7 @@ def _departures(noise: Noise, x, predicted) -> _Departures:
     t = jnp.where(possible, excess, atoms)
     smoothing = jnp.full_like(atoms, MISSING_NATS / (x.shape[0] * NUM_ATOMS))
     fit = npmle(table, weight, smoothing, lambda *_: t, start_of(t), MAX_ITERS)
-    likelihood = weight @ (jnp.log(table @ fit.weights) + top) - lost
+    likelihood = matmul(weight, jnp.log(matmul(table, fit.weights)) + top) - lost
     likelihood = jnp.where(possible, likelihood, -jnp.inf)
     return _Departures(atoms, variance, fit.weights, likelihood, -jnp.sum(departure**2) / 2)
 
@@ -226,8 +227,8 @@ def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
         posterior = jax.nn.softmax(widened(-((departure - prior.atoms) ** 2), prior.variance) + log_weights)
         share = noise.share_of_x(predicted + prior.atoms + within * (departure - prior.atoms))
         share, variance = among(noise, estimand, excess, share, part * noise.variance(share))
-        mean = posterior @ share
-        return mean, posterior @ (variance + (share - mean) ** 2)
+        mean = matmul(posterior, share)
+        return mean, matmul(posterior, variance + (share - mean) ** 2)
 
     return _mapped(moments, (noise.data.excess, x, predicted))
 
@@ -248,4 +249,4 @@ def _total(function, categories):
         jnp.pad(each, (0, -size % CATEGORIES_IN_BLOCK)).reshape(-1, CATEGORIES_IN_BLOCK)
         for each in (categories, jnp.ones_like(categories))
     ]
-    return jnp.sum(lax.map(lambda block: block[1] @ jax.vmap(function)(block[0]), tuple(blocks)), axis=0)
+    return jnp.sum(lax.map(lambda block: matmul(block[1], jax.vmap(function)(block[0])), tuple(blocks)), axis=0)

@@ -23,6 +23,7 @@ from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.data.tally import Evidence
 from rrjax.estimators.accelerations import curvature_of, numbers_of
 from rrjax.numerics.newton import factored, raised, solved
+from rrjax.numerics.products import matmul
 
 MAX_CATEGORIES = 512
 """The largest K for the information of whole reports, K×K numbers in O(U·K²) for U different reports."""
@@ -96,9 +97,9 @@ def _step(theta: Float[Array, " K"], reports: Reports) -> tuple[Float[Array, " K
     slope = reports.slopes(theta)
     curvature = curvature_of(theta, reports, numbers_of(reports.lift, theta.dtype))
     factor = factored(raised(curvature, jnp.where(theta > 0, 0, 1).astype(theta.dtype)))
-    right = [(theta * (slope - theta @ slope))[:, None], theta[:, None], jnp.eye(theta.shape[0], dtype=theta.dtype)]
-    solution = solved(factor, jnp.concatenate(right, axis=1))
+    change, inverse = theta * (slope - matmul(theta, slope)), jnp.eye(theta.shape[0], dtype=theta.dtype)
+    solution = solved(factor, jnp.concatenate([change[:, None], theta[:, None], inverse], axis=1))
     change, answer, inverse = solution[:, 0], solution[:, 1], solution[:, 2:]
-    total = theta @ answer
-    change = change - answer * ((theta @ change) / total)
+    total = matmul(theta, answer)
+    change = change - answer * (matmul(theta, change) / total)
     return theta * (1 + change), theta**2 * (jnp.diagonal(inverse) - answer * (answer / total))

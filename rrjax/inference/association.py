@@ -27,6 +27,7 @@ from rrjax.estimators.em import ibu
 from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.inference.restricted_tables import MOST_SEARCHED_CELLS, beginnings, misfit_about, nearest, through
 from rrjax.mechanisms.product import Product
+from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
 from rrjax.numerics.sums import accurate_sum
@@ -218,20 +219,20 @@ def read_reports(reports, first, second, users):
 
 
 def _between(reports, first, second):
-    return jnp.einsum("uk,uw,wl->kl", first, reports, second, precision="highest")
+    return einsum("uk,uw,wl->kl", first, reports, second)
 
 
 def _margin(shares, vectors, users):
     """The unbiased shares of a margin, none below its standard error; their sum is one."""
-    plain = jnp.einsum("u,uk->k", shares, vectors, precision="highest")
+    plain = einsum("u,uk->k", shares, vectors)
     found = jnp.maximum(plain, _standard_errors(shares, vectors, users))
     return found / jnp.sum(found)
 
 
 def _standard_errors(shares, vectors, users):
     """The standard errors of the unbiased shares of a margin, none zero."""
-    plain = jnp.einsum("u,uk->k", shares, vectors, precision="highest")
-    square = jnp.einsum("u,uk->k", shares, vectors**2, precision="highest")
+    plain = einsum("u,uk->k", shares, vectors)
+    square = einsum("u,uk->k", shares, vectors**2)
     # A share of zero is certain only if the mechanism tells it.
     return jnp.sqrt(jnp.maximum(square - plain**2, jnp.finfo(plain.dtype).tiny ** 0.5) / users)
 

@@ -49,7 +49,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -59,6 +58,7 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned, stacked
 from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import accurate_sum
@@ -74,7 +74,6 @@ BISECTIONS, NORMAL_BISECTIONS = 14, 31
 """Numbers of halvings for the exact limit, and for the normal limit where it starts."""
 SEARCH_PLACES, SEARCH_PASSES = 4, 8
 """Places that a search for a minimum evaluates at a time, and number of times."""
-_product = partial(jnp.matmul, precision="highest")
 
 
 class Spread(NamedTuple):
@@ -189,7 +188,7 @@ def _expected_excesses(spread, num_users, kept, z, scale):
     deviations = spread.points - spread.mean
     real, imaginary = _exp_minus(tilt * deviations, angles[:, None] * deviations)
     # Σ mass·(e^(s·(x − mean)) − 1 − s·(x − mean)), `[J]`
-    noise = _product(real, spread.mass), _product(imaginary, spread.mass)
+    noise = matmul(real, spread.mass), matmul(imaginary, spread.mass)
     places = scale * (z + jnp.asarray(PLACES_OF_H, dtype))
     ends = jnp.where(jnp.arange(NODES) == 0, 0.5, 1.0).astype(dtype) * (STEP / scale / math.pi)
     variance = (NOISE * scale) ** 2
@@ -205,7 +204,7 @@ def _expected_excesses(spread, num_users, kept, z, scale):
         points = stacked(spread.mean, jnp.ones_like(mean), jnp.zeros_like(mean)) - mean
         chances = stacked(lost, kept * share, kept * (1 - share))
         kinds = _exp_minus(tilt * points, angles[:, None] * points)
-        real, imaginary = (_product(part, chances) for part in kinds)
+        real, imaginary = (matmul(part, chances) for part in kinds)
         modulus, phase = lost * jnp.exp(tilt * points[0]), angles * points[0]
         cosine, sine = modulus * jnp.cos(phase), modulus * jnp.sin(phase)
         real = real + noise[0] * cosine - noise[1] * sine
@@ -213,7 +212,7 @@ def _expected_excesses(spread, num_users, kept, z, scale):
         log_modulus = num_users * jnp.log1p(jnp.maximum(2 * real + real**2 + imaginary**2, -1)) / 2
         phase = num_users * jnp.arctan2(imaginary, 1 + real)
         modulus = jnp.exp(log_modulus - log_modulus[0])
-        total = _product(modulus * jnp.cos(phase), rule[0]) - _product(modulus * jnp.sin(phase), rule[1])
+        total = matmul(modulus * jnp.cos(phase), rule[0]) - matmul(modulus * jnp.sin(phase), rule[1])
         return jnp.maximum(total, 0) * jnp.exp(log_modulus[0] - tilt * places)
 
     return places, excesses

@@ -29,6 +29,7 @@ from rrjax.estimators.em import ibu
 from rrjax.inference.association import as_table, mutual_information, read_reports
 from rrjax.mechanisms.product import Product
 from rrjax.mechanisms.record import MOST_CELLS, as_columns
+from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import register
 
 MOST_FITTING_STEPS = 1000
@@ -149,13 +150,13 @@ class ChowLiuTree:
 
         for (u, v), given in reversed(list(zip(self.edges, self.conditionals(), strict=True))):
             axes, found = with_own(v)
-            found = jnp.einsum("...v,uv->...u", found, given, precision="highest")
+            found = einsum("...v,uv->...u", found, given)
             others, other = below[u]
             spread = other.reshape(*other.shape[:-1], *(1,) * len(axes), other.shape[-1])
             below[u] = [*others, *axes], spread * found
         root = self.edges[0][0]
         axes, found = with_own(root)
-        found = jnp.einsum("...u,u->...", found, jnp.asarray(self.margins[root]), precision="highest")
+        found = einsum("...u,u->...", found, jnp.asarray(self.margins[root]))
         return jnp.transpose(found, [axes.index(each) for each in kept])
 
     def probability(self, values: Sequence[ArrayLike]) -> Float[Array, "*s"]:
@@ -320,8 +321,8 @@ def _table_of_pair(part, counts):
 
 def _variances(shares, vectors):
     """The variances of the unbiased vectors of one report."""
-    mean = jnp.einsum("u,uk->k", shares, vectors, precision="highest")
-    return jnp.maximum(jnp.einsum("u,uk->k", shares, vectors**2, precision="highest") - mean**2, 0)
+    mean = einsum("u,uk->k", shares, vectors)
+    return jnp.maximum(einsum("u,uk->k", shares, vectors**2) - mean**2, 0)
 
 
 @jax.jit

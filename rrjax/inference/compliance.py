@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.inference.two_samples import as_samples, fitted, if_usable, is_at
 from rrjax.mechanisms.surveys.compliance import Compliance
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 
 
@@ -109,11 +110,11 @@ def _result(counts, yes, fit, same_people):
     kinds, number = fit.point, jnp.sum(counts, axis=1)
     spread = fit.covariance
     if same_people:
-        chance = yes @ kinds
+        chance = matmul(yes, kinds)
         shared = jnp.sum(kinds * yes[0] * yes[1]) - chance[0] * chance[1]
         both = (1 - jnp.eye(2, dtype=yes.dtype)) * shared / jnp.sqrt(number[0] * number[1])
-        spread = spread + fit.inverse[:, :2] @ both @ fit.inverse[:, :2].T
-    errors = jnp.sqrt(jnp.stack([fit.slope @ spread @ fit.slope, spread[2, 2]]))
+        spread = spread + matmul(fit.inverse[:, :2], both, fit.inverse[:, :2].T)
+    errors = jnp.sqrt(jnp.stack([matmul(fit.slope, spread, fit.slope), spread[2, 2]]))
     p_value = jnp.where(kinds[2] > 0, _all_comply(number, yes, fit), 1)
     shares = fit.share, errors[0], fit.lower, fit.upper, kinds[2], errors[1]
     tests = fit.misfit, fit.fit_p_value, fit.swapped_p_value
@@ -123,7 +124,7 @@ def _result(counts, yes, fit, same_people):
 def _all_comply(number, yes, fit):
     """The p-value of the hypothesis that there is no kind 2, from the likelihood ratio."""
     without = fit.edges[0]  # the estimate without kind 2
-    chance = yes @ without
+    chance = matmul(yes, without)
     variance = chance * (1 - chance) / number
     variance = jnp.where(variance > 0, variance, 1)
     root = jnp.sqrt(jnp.maximum(-2 * fit.values[0] - fit.misfit, 0))
@@ -131,7 +132,7 @@ def _all_comply(number, yes, fit):
     # weight / N; half of the smallest such step is the correction for continuity. A weight of zero has rounding.
     weights = jnp.abs(fit.inverse[2, :2])
     steps = jnp.where(weights > 1e-4 * jnp.max(weights), weights / number, jnp.inf)
-    root = jnp.maximum(root - jnp.min(steps) / 2 / jnp.sqrt(weights**2 @ variance), 0)
+    root = jnp.maximum(root - jnp.min(steps) / 2 / jnp.sqrt(matmul(weights**2, variance)), 0)
     # At a corner, `along` leads to the other end of the side, and `away` to kind 2.
     along, away = yes[:, 0] + yes[:, 1] - 2 * chance, yes[:, 2] - chance
     lengths = jnp.sqrt(jnp.sum(along**2 / variance) * jnp.sum(away**2 / variance))

@@ -32,6 +32,7 @@ from rrjax.inference.marginal_tests import (
     trend_of_tallies,
 )
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned, refuse_spread
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream
@@ -357,21 +358,21 @@ def _pearson(table, number, e1):
     law = d * jnp.outer(rows, columns) + noise
     # Least squares of x·columns + rows·y, weighted by 1/law, over changes x and y that sum to 0 each: x is eliminated.
     weights = 1 / law
-    x_wanted, y_wanted = (difference * weights) @ columns, rows @ (difference * weights)
+    x_wanted, y_wanted = matmul(difference * weights, columns), matmul(rows, difference * weights)
     across = jnp.outer(rows, columns) * weights
-    inverse = 1 / (weights @ columns**2)
+    inverse = 1 / matmul(weights, columns**2)
 
     def eliminated(right):
         """The changes x `[K, M]` that sum to 0 and explain each column of the right side best."""
         raw = inverse[:, None] * right
         return raw - inverse[:, None] * (jnp.sum(raw, axis=0) / jnp.sum(inverse))
 
-    square = jnp.diag(rows**2 @ weights) - across.T @ eliminated(across)
+    square = jnp.diag(matmul(rows**2, weights)) - matmul(across.T, eliminated(across))
     one = jnp.ones((num_columns, 1), square.dtype)
     bordered = jnp.block([[square, one], [one.T, jnp.zeros((1, 1), square.dtype)]])
     x = eliminated(x_wanted[:, None])
-    y_left = jnp.append(y_wanted - (across.T @ x)[:, 0], 0)
-    explained = x_wanted @ x[:, 0] + y_left @ jnp.linalg.solve(bordered, y_left)
+    y_left = jnp.append(y_wanted - matmul(across.T, x)[:, 0], 0)
+    explained = matmul(x_wanted, x[:, 0]) + matmul(y_left, jnp.linalg.solve(bordered, y_left))
     return users * (jnp.sum(difference**2 * weights) - explained), law
 
 

@@ -26,6 +26,7 @@ from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED, contradiction_te
 from rrjax.inference.monte_carlo import NO_DERIVATIVES, HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.implicit import without_derivative
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.special import Cells, log_hypergeometric_survival
 from rrjax.numerics.sums import accurate_sum
@@ -302,7 +303,7 @@ def trend_of_tallies(
         pooled, number = (jnp.sum(each, axis=0).astype(times.dtype) for each in (support, numbers))
         expected = numbers[:, None].astype(times.dtype) * (pooled / number)
         spread = pooled * (1 - pooled / number)
-        moved = jnp.abs(times @ (support.astype(times.dtype) - expected))
+        moved = jnp.abs(matmul(times, support.astype(times.dtype) - expected))
         place = jnp.argmax(jnp.where(spread > 0, moved / jnp.sqrt(jnp.where(spread > 0, spread, 1)), 0))
         place = jnp.where(one, 0, place)
     supported = jnp.take(support, place, axis=1)

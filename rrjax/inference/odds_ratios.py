@@ -13,6 +13,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.inference.association import Limits, as_table, usable_counts
 from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.mechanisms.product import Product
+from rrjax.numerics.products import einsum, matmul
 
 
 def odds_ratios(
@@ -81,11 +82,11 @@ def _ratios(counts, first, second, miss, reference):
         of_user = jnp.stack([first[:, row, None] * second[:, column] for row, column in cells])
         shares = jnp.sum(reports * of_user, axis=(1, 2))
         centred = of_user - shares[:, None, None]
-        spread = jnp.einsum("auw,uw,buw->ab", centred, smooth, centred, precision="highest") / users
+        spread = einsum("auw,uw,buw->ab", centred, smooth, centred) / users
         over, under = shares[0] * shares[1] - spread[0, 1], shares[2] * shares[3] - spread[2, 3]
         zero = jnp.zeros_like(over)
         slopes = jnp.stack([shares[1], shares[0], zero, zero, zero, zero, shares[3], shares[2]]).reshape(2, 4)
-        plain = slopes @ spread @ slopes.T
+        plain = matmul(slopes, spread, slopes.T)
         # The second order matters where both shares of a product may be zero.
         of_over = plain[0, 0] + spread[0, 0] * spread[1, 1] + spread[0, 1] ** 2
         of_both = plain[0, 1] + spread[0, 2] * spread[1, 3] + spread[0, 3] * spread[1, 2]

@@ -22,6 +22,7 @@ from rrjax.inference.planned_rates import drawing_error, squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.numerics.bisection import bisected, geometric_mean
 from rrjax.numerics.implicit import with_derivative
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sums import expm1_epsilon
 
 ROUNDING_OF_SHARES = 1e-6
@@ -201,7 +202,7 @@ def _errors_by_information(mixture):
     theta, reports = as_mixture(mixture, None, ibu(mixture, accelerate="newton").theta)
     # At the maximum either the share or the slope's distance from that of the support is zero, but for rounding.
     slope = reports.slopes(theta)
-    active = theta > 1 - slope / (theta @ slope)
+    active = theta > 1 - slope / matmul(theta, slope)
     held = jnp.where(active, theta, 0)
     errors = errors_of_whole_reports(held / jnp.sum(held), mixture)
     return jnp.where(active & (jnp.sum(active, dtype=jnp.int32) > 1), errors, jnp.nan)

@@ -22,6 +22,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from rrjax.numerics.newton import factored, raised, solved
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import aligned
 
 MOST_SEARCHED_CELLS = 144
@@ -74,13 +75,13 @@ def misfit_about(
     first, second = channels
     weights = 1 / jnp.maximum(through(table, first, second), 0.5 / users)
     both = (first[:, None, :, None] * second[:, None, :]).reshape(reports.size, table.size)
-    curvature = 2 * jnp.einsum("un,u,um->nm", both, weights.ravel(), both, precision="highest")
+    curvature = 2 * einsum("un,u,um->nm", both, weights.ravel(), both)
     return Misfit(reports, weights, channels, curvature)
 
 
 def through(table: Float[Array, "K L"], first: Float[Array, "U K"], second: Float[Array, "W L"]) -> Array:
     """The shares of reports of a table, `[U, W]`."""
-    return jnp.einsum("uk,kl,wl->uw", first, table, second, precision="highest")
+    return einsum("uk,kl,wl->uw", first, table, second)
 
 
 def lengths(table: Float[Array, "K L"]) -> Float[Array, " 2"]:
@@ -150,11 +151,11 @@ def _searched(misfit, start, measure, length):
         right = 2 * x * jnp.stack([gradient, pull, jnp.ones_like(x)])
         solutions = solved(factor, right.T)
         # The multipliers of the length and of the sum, by elimination.
-        aims = jnp.stack([length - reached, jnp.zeros_like(length)]) + right[1:] @ solutions[:, 0]
-        (a, b), (_, d) = right[1:] @ solutions[:, 1:]
+        aims = jnp.stack([length - reached, jnp.zeros_like(length)]) + matmul(right[1:], solutions[:, 0])
+        (a, b), (_, d) = matmul(right[1:], solutions[:, 1:])
         of_length = (aims[0] - b / d * aims[1]) / jnp.maximum(a - b**2 / d, 1e-6 * a + TINY**2)
         multipliers = jnp.stack([of_length, (aims[1] - b * of_length) / d])
-        change = solutions[:, 1:] @ multipliers - solutions[:, 0]
+        change = matmul(solutions[:, 1:], multipliers) - solutions[:, 0]
         change = change * jnp.minimum(1, LONGEST_STEP / jnp.maximum(jnp.linalg.norm(change), TINY))
         new = jnp.maximum((x + change) ** 2, TINY).reshape(table.shape)
         new = new / jnp.sum(new)

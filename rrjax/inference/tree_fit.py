@@ -31,6 +31,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.inference.chow_liu import ChowLiuTree, as_reports
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.product import Product
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 
 REPORTS_AT_A_TIME = 1 << 20
@@ -106,8 +107,7 @@ def tree_fit_test(
     table = np.full((number, blocks * size), -1, np.int32)
     table[:, : len(given[0])] = given
     parts = table.reshape(number, blocks, size).swapaxes(0, 1)
-    with jax.default_matmul_precision("highest"):  # GPUs round to ten bits otherwise
-        found = np.asarray(_statistics(key, parts, tree, mechanism.columns, num_draws))
+    found = np.asarray(_statistics(key, parts, tree, mechanism.columns, num_draws))
     outside = np.triu(np.ones((number, number), bool), 1)
     for u, v in tree.edges:
         outside[min(u, v), max(u, v)] = False
@@ -165,25 +165,25 @@ def _statistics(key, blocks, tree, columns, num_draws):
 
     def sums(values):
         """Sums over each pair of columns, `[d, d]`."""
-        return of_column.T @ values @ of_column
+        return matmul(of_column.T, values, of_column)
 
     def spread(values):
-        return of_column @ values @ of_column.T
+        return matmul(of_column, values, of_column.T)
 
-    law = channel @ implied(centre) @ channel.T
-    margin = channel @ jnp.diagonal(implied(centre))
+    law = matmul(channel, implied(centre), channel.T)
+    margin = matmul(channel, jnp.diagonal(implied(centre)))
 
     def of_counts(counts):
         number = sums(counts)
         shares = counts / spread(jnp.maximum(number, 1))
         changes = tuple(
-            vectors[u].T @ shares[within[u], within[v]] @ vectors[v] - own
+            matmul(vectors[u].T, shares[within[u], within[v]], vectors[v]) - own
             for (u, v), own in zip(tree.edges, centre, strict=True)
         )
         theta, change = jax.jvp(implied, (centre,), (changes,))
-        rest = shares - channel @ (theta + change) @ channel.T
-        rows = (rest @ of_column) @ of_column.T * margin
-        rest = rest - rows - margin[:, None] * (of_column @ (of_column.T @ rest))
+        rest = shares - matmul(channel, theta + change, channel.T)
+        rows = matmul(rest, of_column, of_column.T) * margin
+        rest = rest - rows - margin[:, None] * matmul(of_column, matmul(of_column.T, rest))
         rest = rest + spread(sums(rest)) * margin[:, None] * margin
         return sums(rest**2 / jnp.maximum(law, 1e-3 / users)) * number
 
@@ -191,7 +191,7 @@ def _statistics(key, blocks, tree, columns, num_draws):
         """The users with each pair of reports, of a block."""
         kind = [jax.nn.one_hot(each, size, dtype=jnp.float32) for each, size in zip(reports, kinds, strict=True)]
         kind = jnp.concatenate(kind, axis=1)
-        return (kind.T @ kind).astype(jnp.int32)
+        return matmul(kind.T, kind).astype(jnp.int32)
 
     def simulated(key):
         def of_block(given):
@@ -226,7 +226,7 @@ def pairs_of(
         rows = jnp.sum(table, axis=1, keepdims=True)
         given = jnp.where(rows > 0, table / jnp.where(rows > 0, rows, 1), 0)
         start = sum(shape[place] for place in order[: order.index(u)])
-        beside = found[:, start : start + shape[u]] @ given
+        beside = matmul(found[:, start : start + shape[u]], given)
         own = jnp.diag(jnp.sum(beside[start : start + shape[u]], axis=0))
         found = jnp.block([[found, beside], [beside.T, own]])
         order.append(v)

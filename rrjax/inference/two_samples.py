@@ -26,6 +26,7 @@ from rrjax.data.arguments import as_counts, as_probability, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.surveys.two_samples import Region, TwoSamples
 from rrjax.numerics.bisection import bisected
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned, refuse_spread
 
 STEPS = 44
@@ -76,7 +77,7 @@ class _Survey(NamedTuple):
     def value(self, kinds):
         """The log-likelihood, less that of the counted shares of yes: so large samples do not cancel."""
         number = self.said + self.denied
-        off = self.yes @ kinds - self.said / number
+        off = matmul(self.yes, kinds) - self.said / number
 
         def gain(count, off):
             some = count > 0
@@ -86,10 +87,10 @@ class _Survey(NamedTuple):
 
     def along(self, start, end):
         """The point of the segment with the largest log-likelihood, which is concave."""
-        step = self.yes @ (end - start)
+        step = matmul(self.yes, end - start)
 
         def rising(part):
-            chance = self.yes @ (start + part * (end - start))
+            chance = matmul(self.yes, start + part * (end - start))
             slope = jnp.where(self.said > 0, self.said * step / chance, 0)
             return jnp.sum(slope - jnp.where(self.denied > 0, self.denied * step / (1 - chance), 0)) > 0
 
@@ -151,13 +152,13 @@ def _inverse(yes):
 def _maximum(survey: _Survey, region: Region) -> _Maximum:
     corners, walls = (jnp.asarray(part, survey.yes.dtype) for part in (region.corners, region.walls))
     number = survey.said + survey.denied
-    inner = _inverse(survey.yes) @ jnp.append(survey.said / number, 1)
+    inner = matmul(_inverse(survey.yes), jnp.append(survey.said / number, 1))
     edges = jnp.stack([survey.along(corners[first], corners[second]) for first, second in region.sides])
     values = jax.vmap(survey.value)(edges)
-    inside = jnp.all(walls @ inner > 0)
+    inside = jnp.all(matmul(walls, inner) > 0)
     point = jnp.where(inside, inner, edges[jnp.argmax(values)])
     misfit = jnp.where(inside, 0, jnp.maximum(-2 * jnp.max(values), 0))
-    said = survey.said + jnp.clip(number * (survey.yes @ point) - survey.said, -0.5, 0.5)
+    said = survey.said + jnp.clip(number * matmul(survey.yes, point) - survey.said, -0.5, 0.5)
     moved = jnp.maximum(-2 * survey._replace(said=said, denied=number - said).value(point), 0)
     p_value = jnp.where(jnp.any(is_at(point, corners)), jnp.exp(-moved / 2), 2 * ndtr(-jnp.sqrt(moved)))
     return _Maximum(point, inside, misfit, jnp.where(inside, 1, p_value), edges, values)
@@ -173,11 +174,11 @@ def _fitted(counts, yes, level, region: Region):
     corners, sums = (jnp.asarray(part, yes.dtype) for part in (region.corners, region.share))
 
     def share_of(point):
-        part, whole = sums @ point
+        part, whole = matmul(sums, point)
         return part / whole
 
-    chance = yes @ point
-    spread = inverse[:, :2] @ jnp.diag(chance * (1 - chance) / number) @ inverse[:, :2].T
+    chance = matmul(yes, point)
+    spread = matmul(inverse[:, :2], jnp.diag(chance * (1 - chance) / number), inverse[:, :2].T)
     lost = (best.misfit + ndtri((1 + level) / 2) ** 2) / 2
 
     def below(share):

@@ -21,6 +21,7 @@ from rrjax.mechanisms.ordered import Geometric
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.record import Record, num_kinds_of
 from rrjax.mechanisms.rows import LogRows
+from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import register
 
 ROUNDING = 64
@@ -206,6 +207,6 @@ def _inverted(table, vectors):
             scale, shift = vector
             rows = scale * rows + shift * jnp.sum(rows, axis=-1, keepdims=True)
         else:
-            rows = jnp.einsum("...u,uk->...k", rows, vector, precision="highest")
+            rows = einsum("...u,uk->...k", rows, vector)
         table = rows
     return table.ravel()

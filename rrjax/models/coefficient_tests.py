@@ -21,6 +21,7 @@ from rrjax.models.logistic import Data, on_coefficients, posteriors, slope_of
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.results import Regression, p_value, predict
 from rrjax.numerics.newton import factored, solved
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread, together
 
@@ -81,7 +82,7 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> Coefficien
     covariance = result.known_covariance[jnp.ix_(places, places)]
     if not isinstance(covariance, Tracer):
         _check_full(np.asarray(covariance), places.size)
-    statistic = tested @ solved(factored(covariance), tested[:, None])[:, 0]
+    statistic = matmul(tested, solved(factored(covariance), tested[:, None])[:, 0])
     return _test(statistic, places.size, result.num_clusters)
 
 
@@ -227,7 +228,7 @@ def score_test(
     data = Data(both.astype(dtype), rows, as_weights(weights, number, dtype))
     coefficients = jnp.concatenate([_in_units(result, units, size), jnp.zeros((more.shape[1], width), dtype)])
     key = jax.random.key(0) if key is None else key
-    each = _expected_information(key, data.covariates @ coefficients, mechanism_or_epsilon)
+    each = _expected_information(key, matmul(data.covariates, coefficients), mechanism_or_epsilon)
     return _test(_statistic(coefficients, data, each, size * width), more.shape[1] * width)
 
 
@@ -237,7 +238,7 @@ def _in_units(result: Regression, units: Units, size: int) -> Float[Array, "D k"
     slopes = result.standard_coefficients * (scales / result.units.scales)[:, None]
     if not result.intercept:
         return slopes
-    moved = ((shift - result.units.shift) / result.units.scales)[1:] @ result.standard_coefficients[1:]
+    moved = matmul(((shift - result.units.shift) / result.units.scales)[1:], result.standard_coefficients[1:])
     return slopes.at[0].set(result.standard_coefficients[0] + moved)
 
 

@@ -27,6 +27,7 @@ from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.models.inputs import require
 from rrjax.numerics.newton import ascend, factored, solved
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.numerics.sums import expm1_epsilon
@@ -182,7 +183,7 @@ def _log_weights(log_alpha: Float[Array, " K"], given: Any) -> Float[Array, "G S
     """Logarithms of the importance weights of draws, under a."""
     log_ratios, logs = given
     alpha = jnp.exp(log_alpha)
-    return log_ratios + logs @ alpha + gammaln(jnp.sum(alpha)) - jnp.sum(gammaln(alpha))
+    return log_ratios + matmul(logs, alpha) + gammaln(jnp.sum(alpha)) - jnp.sum(gammaln(alpha))
 
 
 def _log_shares(y):
@@ -195,7 +196,7 @@ def _draws(alpha, counts, e1, normal, stretch, start):
     size = start.shape[0]
     factor = factored(state.curvature)
     unit = lax.linalg.triangular_solve(factor, jnp.eye(size, dtype=e1.dtype), left_side=True, lower=True)
-    offsets = _WIDTH * stretch[:, None] * (normal @ unit)
+    offsets = _WIDTH * stretch[:, None] * matmul(normal, unit)
     squared = jnp.sum(normal**2, axis=1) * stretch**2
     density = (
         -(_DEGREES + size) / 2 * jnp.log1p(squared / _DEGREES)
@@ -208,7 +209,7 @@ def _draws(alpha, counts, e1, normal, stretch, start):
     logs = jax.vmap(_log_shares)(state.point + offsets)
     # Relative to the mode, so that averages are not of differences of large numbers.
     level = jnp.log1p(e1 * jnp.exp(_log_shares(state.point)))
-    likelihood = (jnp.log1p(e1 * jnp.exp(logs)) - level) @ counts
+    likelihood = matmul(jnp.log1p(e1 * jnp.exp(logs)) - level, counts)
     return (likelihood - density, logs), state.point, jnp.sum(counts * level)
 
 

@@ -42,6 +42,7 @@ from rrjax.models.regression import (
 from rrjax.models.results import Regression
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import USERS_IN_BLOCK, ascended, blocks_of, factored, solved
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import refuse_spread, together
 from rrjax.numerics.sums import accurate_sum, log_sum
 
@@ -289,7 +290,7 @@ def _fitted(problem: _Problem, tol, max_iters: int, kept, robust: bool, num_clus
     state = found(alone.parameters, data, problem.ridge)
     coefficients = unravel(state.parameters).coefficients
     inverse = solved(factored(state.view.observed), jnp.eye(flat.size, dtype=dtype))
-    gap = state.view.slope @ inverse @ state.view.slope / 2
+    gap = matmul(state.view.slope, inverse, state.view.slope) / 2
     gap = jnp.where(jnp.isnan(gap), state.gap, gap)  # the information is not positive: no maximum is near
     if robust:
         scores = jnp.concatenate(scores_of(posteriors(unravel(state.parameters), data, design), data, design), axis=1)

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from rrjax.numerics.newton import View, added_up
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sums import log_sum
 
 
@@ -80,11 +81,11 @@ def posteriors(parameters: Parameters, data: Data, design: Design) -> Posteriors
     """The distribution of each user's cell and outcome, before and after the reports."""
     x, z = data.covariates, design.dummies
     by_known, by_hidden = jnp.split(parameters.coefficients, [len(design.of_known)])
-    logits = (x[:, design.of_known] @ by_known)[:, None] + z[:, design.of_hidden] @ by_hidden
+    logits = matmul(x[:, design.of_known], by_known)[:, None] + matmul(z[:, design.of_hidden], by_hidden)
     logits = jnp.concatenate([jnp.zeros_like(logits[..., :1]), logits], axis=-1)
     log_shares = logits - log_sum(logits)[..., None]
     cells = jnp.concatenate([jnp.zeros_like(parameters.cells[:1]), parameters.cells])
-    cells = cells + (x[:, 1:] @ parameters.slopes) @ z.T
+    cells = cells + matmul(x[:, 1:], parameters.slopes, z.T)
     log_cells = cells - log_sum(cells)[:, None]
     of_reports = jnp.zeros_like(x[:, :1])
     for rows in data.hidden:
@@ -99,7 +100,7 @@ def posteriors(parameters: Parameters, data: Data, design: Design) -> Posteriors
 
 def _of_cells(numbers: Float[Array, "N H"], data: Data, design: Design) -> Float[Array, "N A"]:
     """Σ_c numbers_c times the features of the cells' logits: one for each cell but the first, and x ⊗ z_c."""
-    slopes = data.covariates[:, 1:, None] * (numbers @ design.dummies)[:, None, :]
+    slopes = data.covariates[:, 1:, None] * matmul(numbers, design.dummies)[:, None, :]
     return jnp.concatenate([numbers[:, 1:], slopes.reshape(slopes.shape[0], -1)], axis=1)
 
 
@@ -107,7 +108,7 @@ def scores_of(found: Posteriors, data: Data, design: Design) -> tuple[Float[Arra
     """Each user's slope in the coefficients, and in the parameters of the cells; without weights."""
     number = data.weights.shape[0]
     known = data.covariates[:, design.of_known, None] * jnp.sum(found.slope, axis=1)[:, None, :]
-    hidden = jnp.einsum("nck,ce->nek", found.slope, design.dummies[:, design.of_hidden])
+    hidden = einsum("nck,ce->nek", found.slope, design.dummies[:, design.of_hidden])
     of_outcome = jnp.concatenate([known, hidden], axis=1).reshape(number, -1)
     return of_outcome, _of_cells(found.slope_of_cells, data, design)
 
@@ -116,9 +117,9 @@ def _of_outcome(each: Float[Array, "N H k k"], data: Data, design: Design) -> Fl
     """Information on the logits of the outcome, as information on the coefficients."""
     x, z = data.covariates[:, design.of_known], design.dummies[:, design.of_hidden]
     each = data.weights[:, None, None, None] * each
-    first = jnp.einsum("nij,nd,ne->diej", jnp.sum(each, axis=1), x, x)
-    cross = jnp.einsum("neij,nd->diej", jnp.einsum("ncij,ce->neij", each, z), x)
-    last = jnp.einsum("cij,cd,ce->diej", jnp.sum(each, axis=0), z, z)
+    first = einsum("nij,nd,ne->diej", jnp.sum(each, axis=1), x, x)
+    cross = einsum("neij,nd->diej", einsum("ncij,ce->neij", each, z), x)
+    last = einsum("cij,cd,ce->diej", jnp.sum(each, axis=0), z, z)
     upper = jnp.concatenate([first, cross], axis=2)
     lower = jnp.concatenate([cross.transpose(2, 3, 0, 1), last], axis=2)
     whole = jnp.concatenate([upper, lower])
@@ -129,9 +130,9 @@ def _squares(numbers: Float[Array, "N H"], data: Data, design: Design) -> Float[
     """Σ_n w Σ_c numbers_nc times the outer product of the features of cell c."""
     x, z, numbers = data.covariates[:, 1:], design.dummies, data.weights[:, None] * numbers
     size = x.shape[1] * z.shape[1]
-    cross = jnp.einsum("cd,ce->cde", numbers.T @ x, z).reshape(z.shape[0], size)[1:]
-    pairs = jnp.einsum("nc,ce,cg->neg", numbers, z, z)
-    last = jnp.einsum("nd,nf,neg->defg", x, x, pairs).reshape(size, size)
+    cross = einsum("cd,ce->cde", matmul(numbers.T, x), z).reshape(z.shape[0], size)[1:]
+    pairs = einsum("nc,ce,cg->neg", numbers, z, z)
+    last = einsum("nd,nf,neg->defg", x, x, pairs).reshape(size, size)
     return jnp.block([[jnp.diag(jnp.sum(numbers, axis=0)[1:]), cross], [cross.T, last]])
 
 
@@ -142,10 +143,10 @@ def _products(found: Posteriors, data: Data, design: Design) -> Float[Array, "B 
     slope = data.weights[:, None, None] * found.slope
     width = z.shape[1] * rest.shape[1]
     with_cells = jnp.concatenate([
-        jnp.einsum("nck,nd->dkc", slope, x), jnp.einsum("ck,ce->ekc", jnp.sum(slope, axis=0), kept)
+        einsum("nck,nd->dkc", slope, x), einsum("ck,ce->ekc", jnp.sum(slope, axis=0), kept)
     ])  # fmt: skip
-    on_known = jnp.einsum("nkh,nd,nf->dkfh", jnp.einsum("nck,ch->nkh", slope, z), x, rest)
-    on_hidden = jnp.einsum("nekh,nf->ekfh", jnp.einsum("nck,ce,ch->nekh", slope, kept, z), rest)
+    on_known = einsum("nkh,nd,nf->dkfh", einsum("nck,ch->nkh", slope, z), x, rest)
+    on_hidden = einsum("nekh,nf->ekfh", einsum("nck,ce,ch->nekh", slope, kept, z), rest)
     with_slopes = jnp.concatenate([on_known, on_hidden]).reshape(*with_cells.shape[:2], width)
     whole = jnp.concatenate([with_cells[..., 1:], with_slopes], axis=2)
     return whole.reshape(-1, whole.shape[2])
@@ -165,11 +166,11 @@ def evaluated(flat, unravel, blocks: Data, design: Design, log_prior) -> View:
         complete = (p + m)[..., None, None] * (pi[..., :, None] * diagonal - pi[..., :, None] * pi[..., None, :])
         score, score_of_cells = scores_of(found, data, design)
         expected = _of_cells(p, data, design)
-        first = _of_outcome(missing, data, design) + score.T @ (weights * score)
-        corner = score.T @ (weights * (expected + score_of_cells)) - _products(found, data, design)
-        mixed = expected.T @ (weights * score_of_cells)
-        last = mixed + mixed.T + score_of_cells.T @ (weights * score_of_cells) - _squares(m, data, design)
-        known = _squares(p, data, design) - expected.T @ (weights * expected)
+        first = _of_outcome(missing, data, design) + matmul(score.T, weights * score)
+        corner = matmul(score.T, weights * (expected + score_of_cells)) - _products(found, data, design)
+        mixed = matmul(expected.T, weights * score_of_cells)
+        last = mixed + mixed.T + matmul(score_of_cells.T, weights * score_of_cells) - _squares(m, data, design)
+        known = _squares(p, data, design) - matmul(expected.T, weights * expected)
         sums = (
             jnp.sum(weights * jnp.concatenate([score, score_of_cells], axis=1), axis=0),
             jnp.block([[first, corner], [corner.T, last]]),

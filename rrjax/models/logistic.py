@@ -24,6 +24,7 @@ from rrjax.models.inputs import Units, as_covariates, as_weights, covariates_dty
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import View, added_up, ascended, blocks_of
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import aligned, on_many_devices, together
 from rrjax.numerics.sums import log_sum
 
@@ -87,7 +88,7 @@ def as_data(
 
 def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"], rows: LogRows) -> Posteriors:
     """The distribution of each user's value, before and after the report."""
-    logits = covariates @ coefficients
+    logits = matmul(covariates, coefficients)
     logits = jnp.concatenate([jnp.zeros_like(logits[:, :1]), logits], axis=1)
     log_shares = logits - log_sum(logits)[:, None]
     terms = rows.lift + log_shares
@@ -113,14 +114,14 @@ def on_coefficients(each: Float[Array, "N k k"], data: Data) -> Float[Array, "P 
     """The sum of informations on the logits, as information on the coefficients."""
     size = data.covariates.shape[1] * each.shape[1]
     weighted = data.weights[:, None, None] * each
-    blocks = jnp.einsum("nij,nd,ne->diej", weighted, data.covariates, data.covariates)
+    blocks = einsum("nij,nd,ne->diej", weighted, data.covariates, data.covariates)
     # Two pairs of axes, each by itself: on a mesh with explicit axes both at a time have no known sharding.
     return blocks.reshape(size, *blocks.shape[2:]).reshape(size, size)
 
 
 def slope_of(found: Posteriors, data: Data) -> Float[Array, " P"]:
     """The slope of the log-likelihood in the coefficients."""
-    return jnp.einsum("n,nd,nk->dk", data.weights, data.covariates, found.moved[:, 1:]).ravel()
+    return einsum("n,nd,nk->dk", data.weights, data.covariates, found.moved[:, 1:]).ravel()
 
 
 def evaluated(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""]) -> View:
@@ -165,16 +166,16 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
         return jnp.sum(observed[0] * spread)
 
     def of_block(block):
-        spread = jnp.einsum("nd,diej,ne->nij", block.covariates, split, block.covariates)
-        logits = block.covariates @ coefficients
+        spread = einsum("nd,diej,ne->nij", block.covariates, split, block.covariates)
+        logits = matmul(block.covariates, coefficients)
         third = jax.vmap(jax.grad(of_user))(logits, block.rows, spread)
         found = posteriors(coefficients, block.covariates, block.rows)
         observed, _ = curvatures(found)
-        product = jnp.einsum("nij,njk,nk->ni", observed, spread, found.moved[:, 1:])
-        return jnp.einsum("n,nd,ni->di", block.weights, block.covariates, -third / 2 - product), ()
+        product = einsum("nij,njk,nk->ni", observed, spread, found.moved[:, 1:])
+        return einsum("n,nd,ni->di", block.weights, block.covariates, -third / 2 - product), ()
 
     total, _ = added_up(of_block, blocks_of(data), coefficients)
-    return (inverse @ total.ravel()).reshape(size, width)
+    return matmul(inverse, total.ravel()).reshape(size, width)
 
 
 @partial(jax.jit, static_argnums=(3,))

@@ -23,6 +23,7 @@ from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.regression import LARGEST_STANDARD_ERROR
 from rrjax.models.results import Family, OutcomeRegression
 from rrjax.numerics.newton import View, added_up, ascended, blocks_of, factored, solved
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum, log_sum
 
@@ -190,7 +191,7 @@ class _Parameters(NamedTuple):
 
 def _predictors(parameters: _Parameters, data: Data) -> Array:
     """The linear predictor of the outcome for every user and answer, `[N, K]`."""
-    return (data.covariates @ parameters.linear)[:, None] + jnp.concatenate(
+    return matmul(data.covariates, parameters.linear)[:, None] + jnp.concatenate(
         [jnp.zeros_like(parameters.answers[:1]), parameters.answers]
     )
 
@@ -232,8 +233,8 @@ def _complete(parameters: _Parameters, outcome, data: Data, family: _Family) -> 
     weight = data.weights[:, None] * jnp.exp(terms - log_sum(terms)[:, None])
     weight = weight * family.information(_predictors(parameters, data), parameters.log_scale)
     x = data.covariates
-    whole = jnp.einsum("nk,nd,ne->de", weight, x, x)
-    cross = jnp.einsum("nk,nd->dk", weight[:, 1:], x)
+    whole = einsum("nk,nd,ne->de", weight, x, x)
+    cross = einsum("nk,nd->dk", weight[:, 1:], x)
     first = jnp.block([[whole, cross], [cross.T, jnp.diag(jnp.sum(weight[:, 1:], axis=0))]])
     last = on_coefficients(curvatures(posteriors(parameters.coefficients, x, data.rows))[1], data)
     scale = 2 * jnp.sum(data.weights)[None, None]
@@ -259,7 +260,7 @@ def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: boo
     back = units.back_transform(intercept)
     whole = jax.scipy.linalg.block_diag(back, jnp.eye(width, dtype=dtype)) * spread
     num_coefficients = size + width
-    coefficients = whole @ jnp.concatenate([parameters.linear, parameters.answers])
+    coefficients = matmul(whole, jnp.concatenate([parameters.linear, parameters.answers]))
     log_likelihood = accurate_sum(state.view.log_probabilities) - number * jnp.log(spread)
     errors = jnp.sqrt(jnp.diagonal(inverse))
     # An impossible report or an unusable ε makes only the sum NaN: the iteration made no step.
@@ -267,9 +268,9 @@ def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: boo
     zero = jnp.where(usable, jnp.zeros((), dtype), jnp.nan)
     result = OutcomeRegression(
         coefficients=zero + (coefficients.at[0].add(centre) if intercept else coefficients),
-        answer_coefficients=zero + back @ parameters.coefficients,
+        answer_coefficients=zero + matmul(back, parameters.coefficients),
         scale=jnp.exp(parameters.log_scale) * spread,
-        covariance=zero + whole @ inverse[:num_coefficients, :num_coefficients] @ whole.T,
+        covariance=zero + matmul(whole, inverse[:num_coefficients, :num_coefficients], whole.T),
         log_likelihood=log_likelihood,
         gap=state.gap,
         num_iters=state.num_iters,

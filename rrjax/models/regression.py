@@ -19,6 +19,7 @@ from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.results import Regression
 from rrjax.numerics.newton import blocks_of, factored, solved
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum
@@ -292,7 +293,7 @@ def _evaluated(problem: _Problem, solution: Solution, tol):
         view = evaluated(coefficients, blocks_of(data), ridge)
         size = coefficients.size
         covariance = solved(factored(view.observed), jnp.eye(size, dtype=view.observed.dtype))
-        gap = view.slope @ covariance @ view.slope / 2
+        gap = matmul(view.slope, covariance, view.slope) / 2
         if problem.reduce_bias:
             coefficients = coefficients - bias(coefficients, data, covariance)
         if problem.covariance == "sandwich":
@@ -331,8 +332,8 @@ def sandwich(scores, inverse, weights, clusters, count: int | None):
         scores = jax.ops.segment_sum(scores, clusters, num_segments=count)
         number, size = jnp.sum(weights > 0, dtype=scores.dtype), scores.shape[1]
         factor = count / (count - 1) * (number - 1) / (number - size)
-    half = scores @ inverse
-    return factor * (half.T @ half)
+    half = matmul(scores, inverse)
+    return factor * matmul(half.T, half)
 
 
 def check_determined(result: Regression, errors: np.ndarray) -> None:

@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.errors import ArgumentError
 from rrjax.models.inputs import Units, as_covariates, as_list
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import refuse_spread, together
 from rrjax.numerics.sums import log_sum
@@ -71,13 +72,13 @@ class Regression:
     @property
     def coefficients(self) -> Float[Array, "D k"]:
         """`[D, K − 1]`, log-odds of categories 1 … K − 1 to category 0 per unit of each covariate, intercept first."""
-        return self.units.back_transform(self.intercept) @ self.standard_coefficients
+        return matmul(self.units.back_transform(self.intercept), self.standard_coefficients)
 
     @property
     def covariance(self) -> Float[Array, "P P"]:
         """`[D·(K − 1), D·(K − 1)]`, covariance of `coefficients.ravel()`; `ValueError` if it was not computed."""
         back, blocks = self.units.back_transform(self.intercept), self._covariance_blocks()
-        covariance = jnp.einsum("...ab,...bicj,...dc->...aidj", back, blocks, back)
+        covariance = einsum("...ab,...bicj,...dc->...aidj", back, blocks, back)
         return covariance.reshape(self.known_covariance.shape)
 
     @property
@@ -90,12 +91,12 @@ class Regression:
     @property
     def standard_errors(self) -> Float[Array, "D k"]:
         """`[D, K − 1]`, standard errors of the coefficients; `ValueError` without covariance."""
-        own = jnp.einsum("...bkck->...kbc", self._covariance_blocks())
+        own = einsum("...bkck->...kbc", self._covariance_blocks())
         back = self.units.back_transform(self.intercept)
         # The largest factor is taken out: variances may overflow even if standard errors do not.
         largest = jnp.max(jnp.abs(back), axis=-1, keepdims=True)
         rows = back / largest
-        return largest * jnp.sqrt(jnp.einsum("...ab,...kbc,...ac->...ak", rows, own, rows))
+        return largest * jnp.sqrt(einsum("...ab,...kbc,...ac->...ak", rows, own, rows))
 
     def _covariance_blocks(self):
         known, shape = self.known_covariance, self.standard_coefficients.shape[-2:]
@@ -251,7 +252,7 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
     factor = critical_value(confidence, result.num_clusters)
 
     def log_odds(coefficients, row):
-        logits = jnp.concatenate([jnp.zeros((1,), row.dtype), row @ coefficients])
+        logits = jnp.concatenate([jnp.zeros((1,), row.dtype), matmul(row, coefficients)])
         log_shares = logits - log_sum(logits)
         others = jnp.where(jnp.eye(logits.shape[0], dtype=bool), -jnp.inf, log_shares)
         return log_shares - log_sum(others)
@@ -260,7 +261,7 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         slopes = jax.jacobian(log_odds)(result.standard_coefficients, row)
         slopes = slopes.reshape(slopes.shape[0], -1)
         middle = log_odds(result.standard_coefficients, row)
-        error = jnp.sqrt(jnp.sum(slopes @ result.known_covariance * slopes, axis=1))
+        error = jnp.sqrt(jnp.sum(matmul(slopes, result.known_covariance) * slopes, axis=1))
         share, lower, upper = map(jax.nn.sigmoid, (middle, middle - factor * error, middle + factor * error))
         return Prediction(share, share * (1 - share) * error, lower, upper)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 
@@ -35,7 +36,7 @@ def least_squares(gram: Float[Array, "K K"], target: Float[Array, " K"], num_ste
     rate = 1 / jnp.max(jnp.sum(gram, axis=1))  # no entry is negative: row sums bound the largest eigenvalue
 
     def step(theta):
-        return jnp.maximum(theta - rate * (jnp.matmul(gram, theta, precision="highest") - target), 0)
+        return jnp.maximum(theta - rate * (matmul(gram, theta) - target), 0)
 
     def accelerated(_, state):
         theta, extrapolated, momentum = state

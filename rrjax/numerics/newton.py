@@ -33,6 +33,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.numerics.implicit import with_derivative
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned, one_by_one
 from rrjax.numerics.sums import accurate_sum
 
@@ -89,7 +90,7 @@ class Ascent(NamedTuple):
 def _step(system, gradient, point):
     """Newton's step: the change, half of its decrement, and the new point."""
     change = solved(factored(system), gradient[:, None])[:, 0]
-    return change, gradient @ change / 2, point + jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
+    return change, matmul(gradient, change) / 2, point + jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
 
 
 def _judged(change, gap, gain, damping, tol):
@@ -147,7 +148,7 @@ def _motion(problem, point, inputs, tangents):
     _, change = jax.jvp(lambda given: jax.grad(problem.value)(point, given), (given,), tangents[1:])
     factor = factored(curvature)
     return lax.custom_linear_solve(
-        lambda y: curvature @ y, change, lambda _, right: solved(factor, right[:, None])[:, 0], symmetric=True
+        lambda y: matmul(curvature, y), change, lambda _, right: solved(factor, right[:, None])[:, 0], symmetric=True
     )
 
 

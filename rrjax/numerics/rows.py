@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import by_platform, looked_up, repeat
 
 WIDTH = 128
@@ -112,7 +113,7 @@ class Rows:
         """
         ones = jnp.ones(WIDTH, terms[0].dtype)
         # A product: XLA keeps the order of the additions of a sum, which is then not vectorized on a CPU.
-        rows = jnp.stack([jnp.dot(each, ones, precision=lax.Precision.HIGHEST) for each in terms])
+        rows = jnp.stack([matmul(each, ones) for each in terms])
         return list(self._folded(lax.add, rows))
 
     def max(self, *terms: Shaped[Array, "R W"]) -> list[Shaped[Array, " R"]]:

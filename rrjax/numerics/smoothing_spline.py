@@ -20,6 +20,7 @@ from jax import lax
 from jax.scipy.fft import dct
 from jaxtyping import Array, Float
 
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned
 
 DECAY = 4
@@ -100,7 +101,7 @@ def _gains(coefficients, cutoffs):
     def add(gains, grid):
         cutoff, weight = grid
         variance = signal(cutoff)
-        return gains + weight @ (variance / (1 + variance)), None
+        return gains + matmul(weight, variance / (1 + variance)), None
 
     return lax.scan(add, aligned(jnp.zeros_like(coefficients), (cutoffs, weights)), (cutoffs, weights))[0]
 

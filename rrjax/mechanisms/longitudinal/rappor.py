@@ -33,6 +33,7 @@ from rrjax.mechanisms.longitudinal.unary import again, chained, drawn_bits, epsi
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.least_squares import Regression, least_squares
+from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import looked_up
 
@@ -385,8 +386,8 @@ def _regression(rappor, users, counts, num_steps):
     weights = users.astype(dtype) / jnp.maximum(total, 1).astype(dtype)
     shares = rates.share(counts.astype(dtype) / jnp.maximum(users, 1).astype(dtype)[:, None])
     filters = jnp.asarray(rappor.filters).astype(dtype)
-    gram = jnp.einsum("icj,idj,i->cd", filters, filters, weights, precision="highest")
-    target = jnp.einsum("icj,ij,i->c", filters, shares, weights, precision="highest")
+    gram = einsum("icj,idj,i->cd", filters, filters, weights)
+    target = einsum("icj,ij,i->c", filters, shares, weights)
     usable = (rates.truth > 0) & (total > 0)  # −1 users mark a report without a cohort
     found = least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)
     return found._replace(theta=jnp.where(jnp.diagonal(gram) > 0, found.theta, jnp.nan))

@@ -38,6 +38,7 @@ from rrjax.estimators import closed_form
 from rrjax.estimators.em import EMResult, ibu
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
 from rrjax.numerics.implicit import with_derivative
+from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
@@ -323,7 +324,7 @@ def _pooled(tallies):
         spreads.append(jnp.mean(jnp.broadcast_to(spread, (size,))))
         numbers.append(jnp.asarray(part.num_users).astype(found.dtype))
     weights = jnp.stack(numbers) * (jnp.min(jnp.stack(spreads)) / jnp.stack(spreads))
-    return weights / jnp.sum(weights) @ found
+    return matmul(weights / jnp.sum(weights), found)
 
 
 @jax.jit
