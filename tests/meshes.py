@@ -1,24 +1,30 @@
 """Runs every public function on a mesh of four devices, in a process of its own: `python meshes.py <way> <K>`.
 
-Prints a line of JSON for every function: what went wrong, or nothing.
+Prints a line of JSON for every function: what went wrong, or nothing. With the way "products" it looks for products of
+float32 below its precision.
 """
 
 import json
+import os
+import subprocess
 import sys
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import Precision
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import rrjax
 from rrjax import Mixture, inference, longitudinal, mechanisms, models, surveys
+from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Decay
 from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.em import ems
 from rrjax.mechanisms import Geometric, LocalHashing, OptimizedUnaryEncoding, RandomizedResponse, SquareWave
 
+OWN = os.path.dirname(rrjax.__file__)
 EPSILON = 1.5
 K = int(sys.argv[2]) if __name__ == "__main__" else 8
 FEW = {"num_draws": 19}
@@ -113,7 +119,7 @@ FUNCTIONS = {
     "ibu by newton": lambda k, c, t: rrjax.ibu(c, EPSILON, accelerate="newton"),
     "ibu of a mixture by newton": lambda k, c, t: rrjax.ibu(UNARY.mixture(reports(c)), accelerate="newton"),
     "gradient of ibu of a mixture": lambda k, c, t: jax.grad(
-        lambda w: rrjax.ibu(Mixture(w, 1.0, Decay(0.5, K)), accelerate="newton").theta @ t
+        lambda w: jnp.sum(rrjax.ibu(Mixture(w, 1.0, Decay(0.5, K)), accelerate="newton").theta * t)
     )(c.astype(t.dtype) + 1),
     "ems": lambda k, c, t: ems(Geometric(K, EPSILON).mixture(c % K)),
     "nll": lambda k, c, t: rrjax.nll(t, c, EPSILON),
@@ -133,7 +139,7 @@ FUNCTIONS = {
     "gradient of ibu": gradients(lambda c, e: rrjax.ibu(c, e).theta),
     **{
         f"gradient of {estimator.__name__} in a common ε": lambda k, c, t, estimator=estimator: jax.grad(
-            lambda e: t @ estimator(c, e)
+            lambda e: jnp.sum(t * estimator(c, e))
         )(EPSILON)
         for estimator in (rrjax.inv, rrjax.inv_n, rrjax.mle_star, rrjax.inv_p)
     },
@@ -212,9 +218,9 @@ FUNCTIONS = {
     "fit_family": lambda k, c, t: models.fit_family(ZIPF, 1.0, c, EPSILON),
     "fit_dirichlet": lambda k, c, t: models.fit_dirichlet(k, jnp.stack([c, c[::-1]]), EPSILON, num_draws=16),
     "delta_method of a mixture": lambda k, c, t: models.delta_method(
-        lambda theta: theta @ t, Mixture(c, 1.0, Decay(0.5, K))
+        lambda theta: jnp.sum(theta * t), Mixture(c, 1.0, Decay(0.5, K))
     ),
-    "delta_method": lambda k, c, t: models.delta_method(lambda theta: theta @ t, c, EPSILON),
+    "delta_method": lambda k, c, t: models.delta_method(lambda theta: jnp.sum(theta * t), c, EPSILON),
     "split_budget": lambda k, c, t: models.split_budget(1 + t[0], (2, 10), 1000),
     "posterior": lambda k, c, t: inference.posterior(k, c, EPSILON, num_draws=8, num_warmup=2),
     "simulate.true_counts": lambda k, c, t: rrjax.simulate.true_counts(k, t, 900),
@@ -375,13 +381,56 @@ def difference(way, name):
     return ""
 
 
+def programs(function):
+    """The program of a function, and those of its derivatives in counts and in distributions, as far as it has them."""
+    key, counts, theta = (value[0] for value in data())
+    yield jax.make_jaxpr(function)(key, counts, theta).jaxpr
+
+    def smooth(counts, theta):
+        return [each for each in jax.tree.leaves(function(key, counts, theta)) if each.dtype == theta.dtype]
+
+    for of, point in ((partial(smooth, theta=theta), counts + 0.25), (partial(smooth, counts), theta)):
+        # Reverse mode transposes these products; that leaves their precision.
+        try:
+            yield jax.make_jaxpr(lambda x, of=of: jax.jvp(of, (x,), (x,)))(point).jaxpr
+        except (TypeError, ArgumentError, NotImplementedError):  # counts are integers, or it has no derivatives
+            continue
+
+
+def below_float32(program):
+    """Where a program multiplies matrices of floats by default, which on a GPU is with fewer bits than they have."""
+    for equation in program.eqns:
+        if equation.primitive.name in {"dot_general", "conv_general_dilated"}:
+            exact = equation.params["precision"] == (Precision.HIGHEST, Precision.HIGHEST)
+            if jnp.issubdtype(equation.outvars[0].aval.dtype, jnp.floating) and not exact:
+                frames = equation.source_info.traceback.frames
+                yield next((f"{f.file_name}:{f.line_num}" for f in frames if f.file_name.startswith(OWN)), "elsewhere")
+        for part in jax.tree.leaves(list(equation.params.values())):
+            if hasattr(inner := getattr(part, "jaxpr", part), "eqns"):
+                yield from below_float32(inner)
+
+
+def problems(way, num_categories=8, x64="0"):
+    """What this file finds wrong in a process of its own, per function."""
+    flags = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": x64}
+    command = [sys.executable, __file__, way, str(num_categories)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return dict(json.loads(line) for line in found.stdout.splitlines())
+
+
 if __name__ == "__main__":
     way = sys.argv[1]
     jax.devices()
     jax.default_backend = lambda: "gpu"  # the programs of both platforms are traced
     for name in names(way):
         try:
-            problem = difference(way, name)
+            if way == "products":
+                places = {place for program in programs(FUNCTIONS[name]) for place in below_float32(program)}
+                problem = " ".join(sorted(places))
+            else:
+                problem = difference(way, name)
         except NotImplementedError as error:
             problem = f"refused: {error}"
         except Exception as error:

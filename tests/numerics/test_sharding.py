@@ -1,10 +1,5 @@
 """Many devices: `shard_map`, meshes with explicit axes, and categories spread over devices."""
 
-import json
-import os
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import meshes
@@ -19,18 +14,8 @@ from rrjax.mechanisms import Channel, SquareWave, SubsetSelection
 from rrjax.numerics.sharding import aligned, by_platform, looked_up, one_by_one, repeat
 from rrjax.simulate.sampling.fixed_sum import FEW_CATEGORIES
 
-FLAGS = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
 # Each way starts a process that traces every public function for four devices, and compiles some: half a minute.
 pytestmark = pytest.mark.once
-
-
-def problems(way, num_categories=8, x64="0"):
-    """What `meshes.py` found wrong, per function."""
-    environment = os.environ | {"XLA_FLAGS": FLAGS, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": x64}
-    command = [sys.executable, meshes.__file__, way, str(num_categories)]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    return dict(json.loads(line) for line in found.stdout.splitlines())
 
 
 # The sizes are on both sides of each switch of a program: 64 terms, 1,024 cells, 4,096 users, 2¹⁶ sorted numbers.
@@ -41,7 +26,7 @@ def problems(way, num_categories=8, x64="0"):
     [*((way, 8, "0") for way in meshes.WAYS), ("shard_map, vmap", 100, "1"), ("shard_map, vmap", 70_000, "0")],
 )
 def test_every_public_function_works_on_a_mesh(way, size, x64):
-    found = problems(way, size, x64)
+    found = meshes.problems(way, size, x64)
     assert size > meshes.K or set(found) == set(meshes.names(way))
     wrong = {name: problem for name, problem in found.items() if problem}
     refused = {name for among, name in meshes.REFUSED if among == way}
