@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 python=${PYTHON:-python3}
 
-declare -A seconds=([agreement]=70 [estimators]=60 [samplers]=60 [grid]=50 [em]=35 [shrinkage]=60)
+declare -A seconds=([agreement]=60 [estimators]=50 [samplers]=50 [grid]=45 [em]=35 [shrinkage]=50)
 declare -A commands=(
   [agreement]="agreement.py"
   [estimators]="estimators.py --device-only --rounds 7"

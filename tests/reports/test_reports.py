@@ -14,7 +14,7 @@ from rrjax.data.errors import ArgumentError, DataError  # noqa: E402
 from rrjax.mechanisms import DESIGNS, MECHANISMS  # noqa: E402
 
 pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
-LABELS = ["red", "green", "blue", "<b>no colour</b>"]
+LABELS = ["red", "green", "blue", "<b>grey</b>"]
 COUNTS = [600, 250, 150, 40]
 INVOCATION = {"command", "out", "plot"}
 """What only an invocation of the command line knows."""
@@ -91,8 +91,8 @@ def test_frames_and_arrow_hold_the_whole_table(table):
 def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     shares = rrjax.read(table, epsilon=2.0, domain=LABELS).shares()
     page = shares._repr_html_()
-    assert "&lt;b&gt;no colour" in page
-    assert "<b>no" not in page
+    assert "&lt;b&gt;grey" in page
+    assert "<b>grey" not in page
     assert len(repr(shares).splitlines()) < 20
     many = rrjax.Reports.of_counts(np.arange(1, 5001), 2.0).shares()
     assert len(repr(many).splitlines()) < 30
