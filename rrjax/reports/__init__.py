@@ -5,8 +5,8 @@ sentences for a notebook, a file or the terminal.
 """
 
 from rrjax.reports.answer import Answer, Cells
-from rrjax.reports.reading import read
-from rrjax.reports.reports import Reports
+from rrjax.reports.reading import read as read
+from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.shares import Shares
 
-__all__ = ["Answer", "Cells", "Reports", "Shares", "read"]
+__all__ = ["Answer", "Cells", "Shares"]

@@ -40,7 +40,17 @@ FALSE_ALARM = 0.01
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Reports:
-    """Counted reports and their ε; the tally too, if the mechanism is not randomized response."""
+    """Counted reports with everything that is needed to use them: mechanism, ε, domain, and what is odd about them.
+
+    Made by `rrjax.read`, `Reports.of_counts` and `Reports.of_tally`. Methods are questions, which compute in float64
+    and change no setting. Reports of one mechanism, ε and domain add up: `first + second`.
+
+    Example:
+        >>> import rrjax
+        >>> reports = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"])
+        >>> reports.num_reports, reports.mechanism.name, reports.contradicted
+        (1000, 'randomized-response', False)
+    """
 
     counted: CountedReports
     epsilon: float
