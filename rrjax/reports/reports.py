@@ -345,7 +345,7 @@ class Reports:
             >>> import rrjax
             >>> shares = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"]).shares()
             >>> shares.columns["closest"].round(3).tolist(), shares.columns["discovered"].tolist()
-            ([0.676, 0.215, 0.109], [True, True, True])
+            ([0.725, 0.211, 0.064], [True, True, True])
         """
         from rrjax.reports.shares import shares_of
 
