@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ SHOWN = 10
 """Rows of a table that people read, unless they ask for another number."""
 
 
-class Cells(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Cells:
     """A table for people, as text."""
 
     headings: list[str]

@@ -55,7 +55,7 @@ def test_a_published_survey(answers):
     code, out, error = answers("estimate", "counts.csv", *COUNTED, *DICE, "--json")
     assert code == 0, error
     found = shares(out)["yes"]
-    assert round(100 * found["mle"], 2) == 26.19
+    assert round(100 * found["likeliest"], 2) == 26.19
     design = ForcedResponse(2 / 3, [1 / 2, 1 / 2])
     lower, upper = rrjax.inference.intervals(design.tally_of_counts([831, 1604]))
     assert found["lower"] == pytest.approx(float(lower[0]), abs=1e-5)
@@ -132,9 +132,9 @@ def test_answers_that_were_randomized_here(answers, name):
     code, out, error = answers("estimate", "r.parquet", "--json")
     assert code == 0, error
     assert json.loads(out)["mechanism"] == name
-    assert abs(shares(out)["yes"]["mle"] - 0.25) < 4 * json.loads(out)["standard_error"]
+    assert abs(shares(out)["yes"]["likeliest"] - 0.25) < 4 * json.loads(out)["standard_error"]
     assert answers("randomize", "v.csv", *asked, "--out", "s.parquet")[0] == 0  # of secure random numbers
-    assert abs(shares(answers("estimate", "s.parquet", "--json")[1])["yes"]["mle"] - 0.25) < 0.1
+    assert abs(shares(answers("estimate", "s.parquet", "--json")[1])["yes"]["likeliest"] - 0.25) < 0.1
     assert answers("estimate", "r.parquet", *DICE)[0] == 2
     assert answers.error.flag == "--mechanism"
 
