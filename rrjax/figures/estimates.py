@@ -36,6 +36,7 @@ def estimate_figure(
     found: np.ndarray | None = None,
     top: int = 20,
     title: str = "",
+    titles: Mapping[str, str] | None = None,
 ) -> Figure:
     """Draws estimates of one distribution: the largest categories, and all of them by rank.
 
@@ -52,6 +53,7 @@ def estimate_figure(
             agrees with the limits, such as a lower limit above zero.
         top: Number of the largest categories to draw.
         title: Title above the figure.
+        titles: Titles of estimates in place of their own, such as {"mle_star": "likeliest"}.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -80,7 +82,8 @@ def estimate_figure(
                 argument=name,
             )
     styles = styles_of(estimates)
-    drawn = [_Estimate(theta, shortened(estimator_title(name), 60), styles[name]) for name, theta in estimates.items()]
+    named = {name: estimator_title(name) for name in estimates} | dict(titles or {})
+    drawn = [_Estimate(theta, shortened(named[name], 60), styles[name]) for name, theta in estimates.items()]
     top = min(top, len(first))
     largest = np.argsort(-first, kind="stable")[:top]
     figure = new_figure(11, 1.9 + 0.24 * top, title)

@@ -249,7 +249,13 @@ def cells_of(
     return Cells(titles + [""] * (0 if intervals is None else 2), rows, rest if left else "")
 
 
-def share_figure(reports: Reports, estimates: list[Estimate], truth: np.ndarray | None, level: float) -> Figure:
+def share_figure(
+    reports: Reports,
+    estimates: list[Estimate],
+    truth: np.ndarray | None,
+    level: float,
+    titles: Mapping[str, str] | None = None,
+) -> Figure:
     """Draws estimates with simultaneous intervals, because the figure shows the largest categories.
 
     A category is marked if its interval excludes zero, so that mark and interval agree.
@@ -269,6 +275,7 @@ def share_figure(reports: Reports, estimates: list[Estimate], truth: np.ndarray 
         found=lower > 0,
         title=f"{reports.called} in column {reports.counted.column}, "
         f"K = {reports.num_categories:,}, ε = {reports.epsilon:.4g}",
+        titles=titles,
     )
 
 

@@ -202,7 +202,8 @@ class Shares(Answer):
     def figure(self, ax: Any = None) -> Any:
         """The largest categories with simultaneous intervals, and all shares by rank."""
         del ax
-        return share_figure(self.reports, self.estimates, None, self.intervals.level)
+        titles = {each.estimator.name: named for each, named in zip(self.estimates, self.headings, strict=True)}
+        return share_figure(self.reports, self.estimates, None, self.intervals.level, titles)
 
 
 def shares_of(

@@ -100,6 +100,14 @@ def test_frames_and_arrow_hold_the_whole_table(table):
     assert duckdb.sql("select sum(count) from shares").fetchall() == [(sum(COUNTS),)]
 
 
+@pytest.mark.long
+def test_the_figure_calls_estimates_as_the_table_does():
+    pytest.importorskip("matplotlib")
+    shares = rrjax.Reports.of_counts(COUNTS, 2.0).shares()
+    (legend,) = shares.figure().legends
+    assert {"closest", "likeliest"} <= {text.get_text() for text in legend.get_texts()}
+
+
 def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     shares = rrjax.read(table, epsilon=2.0, domain=LABELS).shares()
     page = shares._repr_html_()
