@@ -48,7 +48,11 @@ def deliver(answer: Answer, command: str, output: Output, page: str = "") -> Non
         show.say(sentence)
     for caution in answer.cautions:
         show.beware(caution)
-    show.explain(answer.words, output.explain, page)
+    words = {}
+    if output.explain:
+        with ending_at_once():
+            words = answer.words
+    show.explain(words, output.explain, page)
     show.show_files({"All categories": output.out, "Figure": output.plot})
 
 

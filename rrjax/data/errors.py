@@ -147,6 +147,11 @@ def for_callers(text: str) -> str:
     return "" if _NAMES_FLAGS.get() else text
 
 
+def for_commands(text: str) -> str:
+    """The text, which is advice at the command line; empty in the library."""
+    return text if _NAMES_FLAGS.get() else ""
+
+
 def refusal(argument: str, message: str, *, flag: str | None = None, value: Any = None) -> ArgumentError | UsageError:
     """The error about an argument of the library or, at the command line, about its flag, with one message."""
     if _NAMES_FLAGS.get():

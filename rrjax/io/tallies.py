@@ -267,7 +267,7 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     support, number = np.asarray(tally.support), np.asarray(tally.num_users)
     if support.ndim != 1:
         raise DataError(f"{os.fspath(path)}: a file holds one tally, not those of shape {support.shape}.", file=path)
-    domain = _domain_of(tally.domain)
+    domain = domain_of(tally.domain)
     record = {
         "num_users": number.item(),
         "rates": {
@@ -337,7 +337,8 @@ def _written(rate) -> str:
     return ", ".join(f"{float(each):.9g}" for each in np.ravel(np.asarray(rate)))
 
 
-def _domain_of(fingerprint: Any) -> Domain | None:
+def domain_of(fingerprint: Any) -> Domain | None:
+    """The domain of the labels that a tally knows; None if it knows none."""
     labels = getattr(fingerprint, "labels", None)
     if labels is None:
         return None

@@ -24,6 +24,8 @@ WIDTH = 128
 
 VECTORS = 64
 """Vectors whose own values are computed together on a CPU."""
+MOST_AT_ONCE = 128
+"""Parts whose results are looked up together, elsewhere than on a CPU; more take a turn for each of their bits."""
 T = TypeVar("T")
 
 
@@ -132,9 +134,23 @@ class Rows:
 
             return repeat(steps, fold, rows)
 
-        def at_once(rows):
+        most = self.most_parts or self.height
+
+        def in_fixed_turns(rows):
             # The host would wait for a number of turns that is data.
-            part = jnp.arange(self.most_parts or self.height, dtype=jnp.int32)[:, None]
+            def fold(step, rows):
+                half = 1 << (most.bit_length() - 1 - step)
+                beyond = jnp.concatenate([rows, jnp.zeros_like(rows)], axis=1)
+                beyond = lax.dynamic_slice_in_dim(beyond, half * self.number, self.height, axis=1)
+                # Sums of what is beyond the parts, but for other vectors, are not used.
+                return jnp.where(half < self.parts, combine(rows, beyond), rows)
+
+            return lax.fori_loop(0, most.bit_length(), fold, rows)
+
+        def at_once(rows):
+            if most > MOST_AT_ONCE:
+                return in_fixed_turns(rows)
+            part = jnp.arange(most, dtype=jnp.int32)[:, None]
             place = jnp.minimum(part * self.number + jnp.arange(self.height, dtype=jnp.int32), self.height - 1)
             found = jnp.where(part < self.parts, rows.at[:, place].get(mode="promise_in_bounds"), 0)
             return lax.reduce(found, jnp.zeros((), rows.dtype), combine, (1,))

@@ -12,7 +12,6 @@ from rrjax.data.errors import check_installed
 from rrjax.reports import form
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SHOWN = 10
@@ -63,7 +62,7 @@ class Answer:
 
     @property
     def warnings(self) -> list[str]:
-        """What is odd about the reports; first of all, whether they contradict their mechanism."""
+        """What is odd about the reports, among it whether they contradict their mechanism."""
         raise NotImplementedError
 
     @property
@@ -79,7 +78,7 @@ class Answer:
         """The same rows as objects with the names of `columns`."""
         raise NotImplementedError
 
-    def figure(self, ax: Axes | None = None) -> Figure:
+    def figure(self) -> Figure:
         """A figure of the answer."""
         raise NotImplementedError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from rrjax import inference
@@ -16,8 +17,12 @@ from rrjax.reports.reports import FALSE_ALARM, Reports
 
 def check_contradictions(reports: Reports) -> None:
     """Tests reports against their mechanism and ε, once; adds the tests to them, and a warning if they reject."""
-    if reports.metadata_tests:
-        return
+    if not reports.metadata_tests:
+        with jax.enable_x64(True):
+            _check(reports)
+
+
+def _check(reports):
     tally, tests = _tally(reports), reports.metadata_tests
     found = inference.contradiction_test(tally, reports.mechanism)
     tests |= {name: _facts(getattr(found, name)) for name in found.parts}

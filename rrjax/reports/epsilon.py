@@ -15,6 +15,12 @@ def check_epsilon(epsilon: float) -> float:
         ArgumentError, UsageError: It is not positive, too small or too large.
     """
     problem = None
+    try:
+        epsilon = float(epsilon)
+    except (TypeError, ValueError):
+        raise refusal(
+            "epsilon", f"{option('epsilon')} must be a number of nats, got {epsilon!r}", value=epsilon
+        ) from None
     if not epsilon > 0:
         problem = f"must be a positive number of nats, got {epsilon:g}"
     elif epsilon < SMALLEST_EPSILON:

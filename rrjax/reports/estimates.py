@@ -14,7 +14,7 @@ import numpy as np
 
 import rrjax
 from rrjax import inference
-from rrjax.data.errors import option, refusal
+from rrjax.data.errors import ArgumentError, option, refusal
 from rrjax.data.tally import evidence, num_tests
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
 from rrjax.io.tallies import MAX_CELLS
@@ -116,6 +116,8 @@ def _unable(reports: Reports, entry: Estimator) -> str:
 
 def too_large(reports: Reports) -> str:
     """The reason why the likelihood of whole reports is not computed."""
+    if reports.num_reports * reports.num_categories <= MAX_CELLS:
+        return "only their support counts are known"
     return (
         f"{reports.num_reports:,} reports × {reports.num_categories:,} categories are more than the limit of "
         f"{MAX_CELLS:,}"
@@ -187,6 +189,8 @@ def share_intervals(
 
 def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
     """Numbers of the categories with the largest shares, in decreasing order; ties in the order of the domain."""
+    if top < 1:
+        raise ArgumentError.about("top", f"must be at least 1, got {top}", value=top)
     if top >= len(theta):
         return np.argsort(-theta, kind="stable")
     least = np.partition(theta, len(theta) - top)[len(theta) - top]

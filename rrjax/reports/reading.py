@@ -6,8 +6,10 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
+import jax
 import numpy as np
 
 import rrjax
@@ -20,19 +22,37 @@ from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
-from rrjax.io.source import Source
-from rrjax.io.tallies import Tallied, as_jax_integers, mechanism_of
-from rrjax.mechanisms import DESIGNS, Design, SupportMechanism
+from rrjax.io.source import Source, copies, identity
+from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of
+from rrjax.mechanisms import DESIGNS, Design, PureMechanism, RandomizedResponse, SupportMechanism
 from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.reports.reports import Reports, checked
 
+P = ParamSpec("P")
+T = TypeVar("T")
 if TYPE_CHECKING:
     from jaxtyping import ArrayLike
     from narwhals.stable.v2.typing import IntoFrame
 
 
+MOST_REPORTS = 2**53
+"""Numbers of reports are exact below."""
+
+
+def in_float64(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose arrays are float64 whatever the setting, as those of the command line are."""
+
+    @wraps(function)
+    def wide(*args: P.args, **kwargs: P.kwargs) -> T:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return wide
+
+
+@in_float64
 def read(
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | IntoFrame,
     *,
@@ -83,72 +103,121 @@ def read(
         (1000, [600, 400])
     """
     made = _design_of(mechanism, parameters)
+    named = mechanism.name if isinstance(mechanism, Design) else mechanism or ""
     known = as_domain(domain)
     files = _files(data)
     if files is None:
+        of_files = {"format": format, "header": header, "delimiter": delimiter}
+        argument = next((name for name, value in of_files.items() if value is not None), None)
+        if argument is not None:
+            raise ArgumentError.about(argument, "is of files, and this is a data frame")
         return _of_frame(data, column, epsilon, known, made, counts, missing)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
     source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
-    return read_source(source, epsilon, known, counts, made)
+    return read_source(source, epsilon, known, counts, made, named)
 
 
-def of_counts(counts: ArrayLike, epsilon_or_mechanism: float | Design, domain: Labels | None, column: str) -> Reports:
+@in_float64
+def of_counts(
+    counts: ArrayLike, epsilon_or_mechanism: float | SupportMechanism, domain: Labels | None, column: str
+) -> Reports:
     """See `Reports.of_counts`."""
     numbers = np.asarray(counts)
     whole = numbers.ndim == 1 and numbers.size > 1 and numbers.dtype.kind in "iu" and (numbers >= 0).all()
-    if not whole or not numbers.any():
-        problem = "must be at least two whole numbers, not negative and not all zero"
+    if not whole or not 0 < sum(map(int, numbers)) < MOST_REPORTS:
+        problem = "must be at least two whole numbers, not negative, with a sum from 1 to below 2⁵³"
         raise ArgumentError.about("counts", problem, value=counts)
     known = as_domain(domain) or Domain.range(0, len(numbers) - 1)
     _check_sizes(len(numbers), "counts", domain=known.num_categories)
     counted = CountedReports(numbers.astype(np.int64), known, column, int(numbers.sum()), 0, False)
-    if isinstance(epsilon_or_mechanism, Design):
-        return checked(of_design(counted, epsilon_or_mechanism))
-    return checked(Reports(counted, check_epsilon(epsilon_or_mechanism), from_counts=True))
+    given: Any = epsilon_or_mechanism
+    if isinstance(given, Design):
+        return checked(of_design(counted, given))
+    if isinstance(given, RandomizedResponse):
+        _check_sizes(len(numbers), "counts", epsilon_or_mechanism=given.num_categories)
+        given = float(np.asarray(given.epsilon))
+    if isinstance(given, PureMechanism):
+        problem = f"is {given.name}, whose reports do not name one category each: give of_tally their support counts"
+        raise ArgumentError.about("epsilon_or_mechanism", problem, value=given)
+    return checked(Reports(counted, check_epsilon(given), from_counts=True))
 
 
+@in_float64
 def of_tally(tally: Tally, mechanism: SupportMechanism, domain: Labels | None, column: str) -> Reports:
     """See `Reports.of_tally`."""
     support = np.asarray(tally.support)
-    known = as_domain(domain) or Domain.range(0, len(support) - 1)
+    own, given = domain_of(tally.domain), as_domain(domain)
+    if own is not None and given is not None and own != given:
+        problem = f"has other labels than the tally, or another order: {given.describe()}; {own.describe()}"
+        raise ArgumentError.about("domain", problem, value=domain)
+    known = given or own or Domain.range(0, len(support) - 1)
     sizes = {"mechanism": mechanism.num_categories, "domain": known.num_categories}
     _check_sizes(len(support), "support counts", **sizes)
+    own_rates, rates = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (tally.rates, mechanism.rates))
+    both = zip(jax.tree.leaves(own_rates), jax.tree.leaves(rates), strict=True)
+    if not all(np.allclose(one, other, rtol=1e-5, atol=0) for one, other in both):
+        raise ArgumentError.about("mechanism", "has other p and q than the tally: which made the reports?")
     counted = CountedReports(support, known, column, int(tally.num_users), 0, False)
-    return checked(Reports(counted, float(mechanism.epsilon), Tallied(counted, mechanism, tally, None), None, True))
+    if isinstance(mechanism, Design):
+        return checked(of_design(counted, mechanism))
+    again = Tally(as_jax_integers(support), as_jax_integers(np.asarray(tally.num_users)), rates=rates)
+    return checked(Reports(counted, float(mechanism.epsilon), Tallied(counted, mechanism, again, None), None, True))
 
 
+@in_float64
 def together(one: Reports, other: Reports) -> Reports:
-    """The reports of two collections that were made alike.
-
-    Raises:
-        ArgumentError: They have different mechanisms, ε, domains or columns.
-    """
-    for what, differs in {
-        "domains": one.counted.domain != other.counted.domain,
+    """See `Reports.__add__`."""
+    first, second = one.counted, other.counted
+    different = {
+        "domains": first.domain != second.domain,
         "mechanisms": one.mechanism.name != other.mechanism.name,
         "ε": one.epsilon != other.epsilon,
         "parameters": not _alike(one.rates, other.rates),
-        "columns": one.counted.column != other.counted.column,
-    }.items():
-        if differs:
-            raise ArgumentError(f"reports with different {what} cannot be added: ask each for its answer", value=other)
-    first, second = one.counted, other.counted
-    missing = dict(Counter(first.missing) + Counter(second.missing))
+        "columns": first.column != second.column,
+        "metadata": _making(first.metadata) != _making(second.metadata),
+    }
+    what = next((what for what, differs in different.items() if differs), None)
+    if what is not None:
+        raise ArgumentError(f"reports with different {what} cannot be added: ask each for its answer", value=other)
+    if first.metadata is not None and first.metadata.round is not None:
+        raise ArgumentError("rounds of the same users depend on each other, and cannot be added", value=other)
+    _check_different(one, other)
     counted = dataclasses.replace(
         first,
         counts=first.counts + second.counts,
         num_rows=first.num_rows + second.num_rows,
         num_missing=first.num_missing + second.num_missing,
         domain_from_data=first.domain_from_data or second.domain_from_data,
-        missing=missing,
+        missing=dict(Counter(first.missing) + Counter(second.missing)),
         num_padded=first.num_padded + second.num_padded,
     )
+    source = None
+    if one.source is not None and other.source is not None:
+        paths: list[Any] = [*one.files.files(), *other.files.files()]
+        source = dataclasses.replace(one.source, paths=tuple(paths))
+    from_counts = one.from_counts or other.from_counts
     if one.tallied is None or other.tallied is None:
-        return checked(Reports(counted, one.epsilon, from_counts=True))
+        return checked(Reports(counted, one.epsilon, None, source, from_counts))
     if one.design is not None:
-        return checked(of_design(counted, one.design))
+        return checked(of_design(counted, one.design, source, from_counts))
     tallied = Tallied(counted, one.mechanism, one.tallied.tally + other.tallied.tally, None)
-    return checked(Reports(counted, one.epsilon, tallied, None, True))
+    return checked(Reports(counted, one.epsilon, tallied, source, from_counts))
+
+
+def _making(metadata):
+    """What must be equal in the metadata of reports that are added."""
+    return metadata and (metadata.mechanism, metadata.simulated, metadata.sampled, metadata.columns, metadata.range)
+
+
+def _check_different(one, other):
+    """Refuses reports that are the same: one object, one file, or a copy of it."""
+    if one is other:
+        raise ArgumentError("these are the same reports twice, which are not more reports", value=other)
+    if one.source is None or other.source is None:
+        return
+    files = [*one.source.files(), *other.source.files()]
+    if len({identity(file) for file in files}) < len(files) or copies(files):
+        raise ArgumentError("a file is among both, or a copy of it: give each report once", value=other)
 
 
 def _alike(rates, others):
@@ -241,7 +310,9 @@ def _files(data):
     """The names of files; None for a frame."""
     if isinstance(data, str | os.PathLike):
         return data
-    if isinstance(data, Sequence) and data and all(isinstance(each, str | os.PathLike) for each in data):
+    if isinstance(data, Sequence) and all(isinstance(each, str | os.PathLike) for each in data):
+        if not data:
+            raise ArgumentError.about("data", "is an empty list: give a file, or a data frame")
         return list(data)
     return None
 
@@ -280,7 +351,9 @@ def _of_frame(frame, column, epsilon, domain, design, counts, missing):
     if design is not None:
         if epsilon is not None:
             raise ArgumentError.about("epsilon", "is of randomized response; that of a design follows from it")
-        return checked(of_design(counted, design(counted.domain)))
+        if domain is None:
+            raise ArgumentError.about("domain", "is missing: all answers that are possible, in the order of the design")
+        return checked(of_design(counted, design(domain)))
     if epsilon is None:
         raise ArgumentError("a frame does not say how its reports were made: give epsilon= or mechanism=")
     return checked(Reports(counted, check_epsilon(epsilon), from_counts=counts is not None))
@@ -324,6 +397,12 @@ def of_design(counted, made, source=None, from_counts=True):
     """Reports of the counted answers to a survey design."""
     if made.num_categories != counted.domain.num_categories:
         problem = f"has {made.num_categories} answers, and the domain {counted.domain.num_categories}"
+        raise ArgumentError.about("mechanism", problem, value=made)
+    place = counted.domain.place_of_yes
+    if isinstance(made, YesOrNo) and not made.symmetric and place not in (None, made.yes_category):
+        problem = (
+            f"says that category {made.yes_category} is the yes, and the domain {place}: give it yes_category={place}"
+        )
         raise ArgumentError.about("mechanism", problem, value=made)
     counts = as_jax_integers(np.asarray(counted.counts))
     tally = dataclasses.replace(made.tally_of_counts(counts), domain=counted.domain)

@@ -9,10 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from rrjax.data.errors import DataError, UsageError, option
+from rrjax.data.errors import DataError, for_commands, option, refusal
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
@@ -38,7 +40,7 @@ FALSE_ALARM = 0.01
 """Level of all tests of reports against their mechanism and ε together."""
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Reports:
     """Counted reports with everything that is needed to use them: mechanism, ε, domain, and what is odd about them.
 
@@ -67,7 +69,7 @@ class Reports:
     def of_counts(
         cls,
         counts: ArrayLike,
-        epsilon_or_mechanism: float | Design,
+        epsilon_or_mechanism: float | SupportMechanism,
         domain: Labels | None = None,
         *,
         column: str = "report",
@@ -76,7 +78,7 @@ class Reports:
 
         Args:
             counts: `[K]`, whole numbers: how many reports name each category.
-            epsilon_or_mechanism: ε of randomized response, nats; or a survey design.
+            epsilon_or_mechanism: ε of randomized response, nats; or randomized response itself, or a survey design.
             domain: The labels of the K categories; None is 0 … K − 1.
             column: What was asked, for sentences and figures.
 
@@ -104,14 +106,14 @@ class Reports:
         Args:
             tally: Of one collection.
             mechanism: The mechanism that made the reports.
-            domain: The labels of the K categories; None is 0 … K − 1.
+            domain: The labels of the K categories; None is those that the tally knows, or 0 … K − 1.
             column: What was asked, for sentences and figures.
 
         Returns:
             `Reports`.
 
         Raises:
-            ArgumentError: A mechanism or a domain of another size.
+            ArgumentError: A mechanism or a domain of another size, rates, or labels.
 
         Example:
             >>> import rrjax
@@ -126,21 +128,27 @@ class Reports:
 
     def tally(self) -> Tally:
         """The support counts with the rates of the mechanism, for functions of arrays."""
-        if self.tallied is not None:
-            return self.tallied.tally
+        if self.tallied is not None:  # made in float64
+            return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), self.tallied.tally)
         return Tally(as_jax_integers(self.counts), self.num_reports, rates=self.mechanism.rates)
 
     def __add__(self, other: Reports) -> Reports:
-        """The reports of both, for reports of one mechanism, ε and domain.
+        """The reports of both, for different people's reports of one mechanism, ε and domain.
+
+        Of mechanisms whose reports do not name one category the support counts alone are added.
 
         Raises:
-            ArgumentError: They were made otherwise.
+            ArgumentError: They were made otherwise, are the same, or are rounds of the same users.
         """
         if not isinstance(other, Reports):
             return NotImplemented
         from rrjax.reports.reading import together
 
         return together(self, other)
+
+    def __radd__(self, other: Any) -> Reports:
+        """The reports for `sum`, which starts at 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     @property
     def name(self) -> str:
@@ -158,15 +166,18 @@ class Reports:
         """The files of the reports.
 
         Raises:
-            UsageError: There are none.
+            ArgumentError, UsageError: There are none.
         """
         if self.source is None:
-            raise UsageError("single reports are needed, and these were counted: read their file")
+            raise refusal("data", "single reports are needed, and these were counted: read their file")
         return self.source
 
     @property
     def contradicted(self) -> bool:
-        """Whether the tests of `check_contradictions` reject, all of them together at one level."""
+        """Whether the tests of `check_contradictions` reject, all of them together at one level; tested once."""
+        from rrjax.reports.contradictions import check_contradictions
+
+        check_contradictions(self)
         return any(test["p_value"] * len(self.metadata_tests) <= FALSE_ALARM for test in self.metadata_tests.values())
 
     @property
@@ -208,16 +219,18 @@ class Reports:
         """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label.
 
         Raises:
-            UsageError: More reports × categories than fit in memory; `what` needs them.
+            ArgumentError, UsageError: More reports × categories than fit in memory; `what` needs them.
         """
         metadata = self.counted.metadata
         if self.tallied is None or self.design is not None or metadata is None:
             source = dataclasses.replace(self.files, column=self.counted.column)
             return read_rows(source, self.counted.domain).indices
         if self.num_reports * self.num_categories > MAX_CELLS:
-            raise UsageError(
+            raise refusal(
+                "data",
                 f"{what} needs every report, and {self.num_reports:,} reports × {self.num_categories:,} categories are "
-                f"more than the limit of {MAX_CELLS:,}"
+                f"more than the limit of {MAX_CELLS:,}",
+                flag="REPORTS",
             )
         return read_reports(self.files, metadata, getattr(self.mechanism, "subset_size", None))
 
@@ -225,7 +238,7 @@ class Reports:
     def doubt(self) -> str:
         """A question about reports that contradict their mechanism and ε."""
         if self.tallied is None:
-            return "Is ε right, are reports missing, was it another mechanism? See `rrjax test fit`."
+            return "Is ε right, are reports missing, was it another mechanism?" + for_commands(" See `rrjax test fit`.")
         if self.design is not None:
             return "Are the parameters right, are answers missing, did some respondents not follow the rules?"
         return "Are reports missing, or was the file changed after it was written?"
@@ -251,10 +264,12 @@ class Reports:
     def check_counts(self, what: str) -> None:
         """Refuses reports of other mechanisms for methods that exist for randomized response only."""
         if self.tallied is not None:
-            raise UsageError(
+            raise refusal(
+                "data",
                 f"{self.name} was made by {self.mechanism.name}, and only reports of "
                 f"{rrjax.RandomizedResponse.name} can be used for {what}. `rrjax estimate` takes both; collect with "
-                f"{rrjax.RandomizedResponse.name} if you need this"
+                f"{rrjax.RandomizedResponse.name} if you need this",
+                flag="REPORTS",
             )
 
     @property
@@ -420,7 +435,7 @@ def _warnings(reports: Reports) -> list[str]:
             f"distributions it is never more than 2. To expect 0.01, collect {needed:,} reports."
         )
     if reports.simulated:
-        warnings.append("The reports are a simulation (made with --seed); they protect nobody.")
+        warnings.append(f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody.")
     return warnings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -29,6 +29,9 @@ from rrjax.reports.estimates import (
     too_large,
 )
 from rrjax.reports.reports import Reports
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
 """Headings of the columns if no estimator is named."""
@@ -67,8 +70,7 @@ def advice(reports: Reports, estimates: list[Estimate], headings: list[str]) -> 
 
 def publication(reports: Reports, estimate: Estimate, intervals: ShareIntervals) -> str:
     """A sentence to publish with a simultaneous interval: on the largest category or, of yes and no, on yes."""
-    yes_or_no = reports.design is not None and reports.num_categories == 2
-    place = 0 if yes_or_no else int(np.argmax(estimate.theta))
+    place = int(np.argmax(estimate.theta)) if reports.yes is None else reports.yes
     limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
     if not intervals.simultaneous:  # the largest was picked after looking
         found = inference.intervals(*reports.marginal, intervals.level, simultaneous="bonferroni")
@@ -93,7 +95,7 @@ def leading(reports: Reports, ordered: bool = False) -> list[str]:
     return [CLOSEST_IN_ORDER if ordered else CLOSEST] + [likeliest] * able
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Shares(Answer):
     """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals."""
 
@@ -199,9 +201,8 @@ class Shares(Answer):
         """The categories with the largest shares."""
         return rows_of(self.reports, self._thetas, top, intervals=self.intervals)
 
-    def figure(self, ax: Any = None) -> Any:
+    def figure(self) -> Figure:
         """The largest categories with simultaneous intervals, and all shares by rank."""
-        del ax
         titles = {each.estimator.name: named for each, named in zip(self.estimates, self.headings, strict=True)}
         return share_figure(self.reports, self.estimates, None, self.intervals.level, titles)
 
@@ -222,6 +223,9 @@ def shares_of(
     if estimator is not None and estimator not in ESTIMATORS:
         problem = f"{option('estimator')} must be one of {', '.join(ESTIMATORS)}; got {estimator!r}"
         raise refusal("estimator", problem, value=estimator)
+    if estimator is not None and ordered:
+        problem = f"{option('estimator')} names one, {option('ordered')} asks for another one: give one of the two"
+        raise refusal("ordered", problem, value=estimator)
     names = leading(reports, ordered) if estimator is None else [estimator]
     tasks = [partial(estimated, reports, name) for name in names]
     *estimates, intervals = side_by_side(

@@ -117,8 +117,11 @@ def run(study: Grid, options: RunOptions) -> xr.Dataset:
 
 
 def _ahead(mesh: Mesh) -> int:
-    """How many batches begin before one is fetched: an accelerator need not wait for the host, a CPU is the host."""
-    return int(mesh.devices.flat[0].platform != "cpu")
+    """How many batches begin before one is fetched: an accelerator need not wait for the host, a CPU is the host.
+
+    Several processes must begin all they compute together in one order, which two threads do not have.
+    """
+    return int(mesh.devices.flat[0].platform != "cpu" and jax.process_count() == 1)
 
 
 def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:

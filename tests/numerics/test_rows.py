@@ -7,7 +7,7 @@ import pytest
 from cases import FLOAT, elsewhere
 from layout import laid
 
-from rrjax.numerics.rows import WIDTH, Rows
+from rrjax.numerics.rows import MOST_AT_ONCE, WIDTH, Rows
 
 HEIGHT = 48
 SIZES = [(1, 1), (5, 48), (128, 7), (129, 24), (500, 10), (6144, 1)]
@@ -46,6 +46,17 @@ def test_sums_and_largest_numbers_are_those_of_each_vector(length, number):
             check(found, sign * real.sum(1, dtype=np.float64), 8 * np.finfo(FLOAT).eps)
         check(most[0], whole.max(1))
         assert not np.asarray(most[1]).any()
+
+
+@pytest.mark.long
+def test_vectors_of_many_parts_take_turns_elsewhere():
+    most, number = 2 * MOST_AT_ONCE + 3, 5
+    vectors = np.random.default_rng(0).integers(0, 9, (number, most * WIDTH)).astype(np.int32)
+    array = jnp.asarray(laid(most * number, vectors))
+    for given in (most, 4 * most):
+        rows = Rows(most * number, jnp.int32(most * WIDTH), jnp.int32(number), given)
+        (found,) = elsewhere(rows.count)(array)
+        np.testing.assert_array_equal(found[:number], vectors.sum(1))
 
 
 @pytest.mark.parametrize("number", [1, 24, 48])

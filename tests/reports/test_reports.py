@@ -1,6 +1,7 @@
 """Reports that a notebook holds: the same numbers, names and sentences as the command line."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -66,9 +67,9 @@ def test_files_frames_and_counts_give_one_answer(table):
 @pytest.mark.long
 @pytest.mark.parametrize("more", [{}, {"simultaneous": True, "level": 0.8, "fdr": 0.2}, {"estimator": "inv_p"}])
 def test_the_command_line_says_what_the_answer_says(table, invoke, more):
-    answer = rrjax.read("r.csv", epsilon=2.0, domain="colours.txt").shares(**more)
+    answer = rrjax.read("r.csv", epsilon=4.0, domain="colours.txt").shares(**more)
     flags = [("--at-once",) if key == "simultaneous" else (f"--{key}", str(value)) for key, value in more.items()]
-    asked = ("estimate", "r.csv", "--epsilon", "2", "--domain", "colours.txt", *sum(flags, ()))
+    asked = ("estimate", "r.csv", "--epsilon", "4", "--domain", "colours.txt", *sum(flags, ()))
     code, out, error = invoke(*asked, "--json", "--top", "10", "--out", "e.parquet")
     assert code == 0, error
     said = {key: value for key, value in json.loads(out).items() if key not in INVOCATION}
@@ -162,6 +163,13 @@ def test_a_survey_design_by_name_and_by_itself():
         ("domain", lambda: rrjax.Reports.of_counts([1, 2], 1.0, ["a", "b", "c"])),
         ("level", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(95)),
         ("estimator", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(estimator="best")),
+        ("ordered", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(estimator="inv", ordered=True)),
+        ("top", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares().cells(0)),
+        ("epsilon", lambda: rrjax.Reports.of_counts([1, 2], "one")),
+        ("counts", lambda: rrjax.Reports.of_counts(np.array([2**63, 5], np.uint64), 1.0)),
+        ("epsilon_or_mechanism", lambda: rrjax.Reports.of_counts([1, 2], MECHANISMS["hadamard-response"](2, 1.0))),
+        ("data", lambda: rrjax.read([])),
+        ("header", lambda: rrjax.read(polars.DataFrame({"x": ["a"]}), epsilon=1.0, header=False)),
     ],
 )
 def test_errors_name_the_argument(table, argument, make):
@@ -169,6 +177,62 @@ def test_errors_name_the_argument(table, argument, make):
         make()
     assert caught.value.argument == argument
     assert "--" not in str(caught.value)
+
+
+@pytest.mark.long
+def test_reports_that_are_not_others_are_not_added(table, invoke):
+    for name, seed in (("real", ()), ("drawn", ("--seed", "1"))):
+        line = ("randomize", "r.csv", "--epsilon", "2", "--domain", "colours.txt", *seed, "--out", f"{name}.parquet")
+        assert invoke(*line)[0] == 0
+    Path("copy.csv").write_bytes(Path("r.csv").read_bytes())
+    real, drawn = rrjax.read("real.parquet"), rrjax.read("drawn.parquet")
+    plain, copy, again = (rrjax.read(file, epsilon=2.0) for file in ("r.csv", "copy.csv", "r.csv"))
+    for one, other in ((real, real), (real, drawn), (drawn, real), (plain, copy), (plain, again)):
+        with pytest.raises(ArgumentError):
+            one + other
+    Path("more.csv").write_text(Path("r.csv").read_text() + "red\n")
+    both = sum([plain, rrjax.read("more.csv", epsilon=2.0)])
+    assert both.num_reports == 2 * sum(COUNTS) + 1
+    assert len(both.paths) == 2
+
+
+def test_a_tally_keeps_its_labels_and_its_rates():
+    oue = MECHANISMS["optimized-unary-encoding"](2, 2.0)
+    tally = rrjax.Tally([388, 230], 1000, rates=oue.rates, domain=["no", "yes"])
+    assert rrjax.Reports.of_tally(tally, oue).labels.tolist() == ["no", "yes"]
+    for given in ({"domain": ["yes", "no"]}, {"mechanism": MECHANISMS["optimized-unary-encoding"](2, 3.0)}):
+        with pytest.raises(ArgumentError) as caught:
+            rrjax.Reports.of_tally(tally, **({"mechanism": oue} | given))
+        assert [caught.value.argument] == list(given)
+
+
+@pytest.mark.long
+def test_the_yes_of_a_design_is_that_of_the_domain():
+    kuk = DESIGNS["kuk"](have=0.8, lack=0.3)
+    frame = polars.DataFrame({"smokes": ["yes"] * 700 + ["no"] * 300})
+    with pytest.raises(ArgumentError) as caught:
+        rrjax.read(frame, domain=["no", "yes"], mechanism=kuk)
+    assert caught.value.argument == "mechanism"
+    asked = {"mechanism": "kuk", "parameters": {"have": 0.8, "lack": 0.3}}
+    for domain in (["no", "yes"], ["yes", "no"]):
+        shares = rrjax.read(frame, domain=domain, **asked).shares()
+        assert shares.columns["likeliest"][domain.index("yes")] == pytest.approx(0.8, abs=1e-6)
+        assert shares.to_publish.startswith("80.00")
+    with pytest.raises(ArgumentError):
+        rrjax.read(frame, **asked)  # not without a domain
+
+
+def test_contradictions_are_known_before_a_question():
+    reports = rrjax.Reports.of_counts([10_000, 1, 1], 1.0)
+    assert reports.contradicted
+    assert len(reports.warnings) == 1
+
+
+def test_arrays_go_back_in_the_precision_at_hand():
+    made = DESIGNS["forced-response"](0.5, [0.2, 0.3, 0.5])
+    reports = rrjax.Reports.of_counts([200, 300, 500], made)
+    assert rrjax.inv(reports.tally()).dtype == jax.numpy.result_type(float)
+    assert rrjax.Reports.of_counts([60, 40], rrjax.RandomizedResponse(2, 1.0)).epsilon == pytest.approx(1)
 
 
 def test_a_file_that_is_not_there():
