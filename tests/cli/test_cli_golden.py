@@ -16,6 +16,8 @@ pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 import golden
 
+from rrjax.cli import show
+
 pytestmark = pytest.mark.once  # recorded with the precision that users have
 
 RECORDING = bool(os.environ.get("RRJAX_RECORD_GOLDEN"))
@@ -200,7 +202,10 @@ def test_outputs_are_as_recorded(name, invoke, tmp_path, monkeypatch):
     if not RECORDING and (reason := unlike_the_recording()):
         pytest.skip(reason)
     narrow = name.endswith("-narrow")
-    monkeypatch.setenv("COLUMNS", "40" if narrow else "100")
+    width = 40 if narrow else 100
+    monkeypatch.setenv("COLUMNS", str(width))
+    for console in (show.out, show.err):  # which may have asked for the width before
+        monkeypatch.setattr(console, "_width", width)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 

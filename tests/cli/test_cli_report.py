@@ -78,7 +78,8 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     assert "x" * 99 + "…" in text
     assert "x" * 100 not in text
     # The largest share, its interval among all, and what ε means, as the library has them.
-    theta = rrjax.empirical_bayes(COUNTS, 2.0).theta
+    with jax.enable_x64(True):
+        theta = rrjax.empirical_bayes(COUNTS, 2.0).theta
     lower, upper = inference.intervals(COUNTS, 2.0, simultaneous="bonferroni")
     interval = form.between(lower[0], upper[0]).replace("\N{NO-BREAK SPACE}", " ")
     assert re.search(rf"Zürich\D+{re.escape(percent(theta[0]))} \({re.escape(interval)}\)", text)
