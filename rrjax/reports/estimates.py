@@ -38,6 +38,7 @@ class Estimate:
 
     estimator: Estimator
     theta: np.ndarray
+    """`[K]`, shares in [0, 1] where it is a distribution."""
     nll: float
     """Negative log-likelihood, nats per report; NaN if it cannot be computed or the estimate is not a distribution."""
     certificate: dict[str, float]
@@ -148,9 +149,11 @@ class ShareIntervals:
     at_once: bool
     """Whether simultaneous intervals were asked for."""
     lower: np.ndarray
+    """`[K]`, lower limits of the shares; NaN without an interval."""
     upper: np.ndarray
+    """`[K]`, upper limits."""
     discovered: np.ndarray
-    """Which categories are significantly above zero, at the false discovery rate."""
+    """`[K]`, which categories are significantly above zero, at the false discovery rate."""
     num_tests: int
     """Number of categories that say something of their own: one of two, whose shares add up to one."""
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import jax
@@ -132,7 +132,7 @@ def of_counts(
     counted = CountedReports(numbers.astype(np.int64), known, column, int(numbers.sum()), 0, False)
     given: Any = epsilon_or_mechanism
     if isinstance(given, Design):
-        return checked(of_design(counted, given))
+        return checked(of_design(counted, _fitting(given, known)))
     if isinstance(given, RandomizedResponse):
         _check_sizes(len(numbers), "counts", epsilon_or_mechanism=given.num_categories)
         given = float(np.asarray(given.epsilon))
@@ -159,7 +159,7 @@ def of_tally(tally: Tally, mechanism: SupportMechanism, domain: Labels | None, c
         raise ArgumentError.about("mechanism", "has other p and q than the tally: which made the reports?")
     counted = CountedReports(support, known, column, int(tally.num_users), 0, False)
     if isinstance(mechanism, Design):
-        return checked(of_design(counted, mechanism))
+        return checked(of_design(counted, _fitting(mechanism, known)))
     again = Tally(as_jax_integers(support), as_jax_integers(np.asarray(tally.num_users)), rates=rates)
     return checked(Reports(counted, float(mechanism.epsilon), Tallied(counted, mechanism, again, None), None, True))
 
@@ -322,7 +322,7 @@ def _design_of(mechanism, parameters):
     if isinstance(mechanism, Design):
         if parameters is not None:
             raise ArgumentError.about("parameters", "are of a design that is named; this one has its own")
-        return lambda domain: mechanism
+        return partial(_fitting, mechanism)
     if mechanism is None:
         if parameters is not None:
             raise ArgumentError.about("parameters", "are of a design: name it with mechanism=")
@@ -355,7 +355,8 @@ def _of_frame(frame, column, epsilon, domain, design, counts, missing):
             raise ArgumentError.about("domain", "is missing: all answers that are possible, in the order of the design")
         return checked(of_design(counted, design(domain)))
     if epsilon is None:
-        raise ArgumentError("a frame does not say how its reports were made: give epsilon= or mechanism=")
+        message = "a frame does not say how its reports were made: give epsilon= or mechanism="
+        raise ArgumentError(message, argument="epsilon")
     return checked(Reports(counted, check_epsilon(epsilon), from_counts=counts is not None))
 
 
@@ -393,17 +394,22 @@ def _check_design(source, name, epsilon, domain, named):
         )
 
 
+def _fitting(design, domain):
+    """A design that was made by the caller; refused where its answers, or its yes, are not those of the domain."""
+    _check_sizes(domain.num_categories, "answers in the domain", mechanism=design.num_categories)
+    place = domain.place_of_yes
+    if isinstance(design, YesOrNo) and not design.symmetric and place not in (None, design.yes_category):
+        answers = domain.labels()
+        problem = (
+            f"takes {answers[design.yes_category]!r} for the yes, and the domain says {answers[place]!r}: make it with "
+            f"yes_category={place}"
+        )
+        raise ArgumentError.about("mechanism", problem, value=design)
+    return design
+
+
 def of_design(counted, made, source=None, from_counts=True):
     """Reports of the counted answers to a survey design."""
-    if made.num_categories != counted.domain.num_categories:
-        problem = f"has {made.num_categories} answers, and the domain {counted.domain.num_categories}"
-        raise ArgumentError.about("mechanism", problem, value=made)
-    place = counted.domain.place_of_yes
-    if isinstance(made, YesOrNo) and not made.symmetric and place not in (None, made.yes_category):
-        problem = (
-            f"says that category {made.yes_category} is the yes, and the domain {place}: give it yes_category={place}"
-        )
-        raise ArgumentError.about("mechanism", problem, value=made)
     counts = as_jax_integers(np.asarray(counted.counts))
     tally = dataclasses.replace(made.tally_of_counts(counts), domain=counted.domain)
     tallied = Tallied(counted, made, tally, made.mixture_of_counts(counts))

@@ -364,7 +364,7 @@ class Reports:
         """
         from rrjax.reports.shares import shares_of
 
-        return shares_of(self, level, simultaneous=simultaneous, fdr=fdr, estimator=estimator, ordered=ordered)
+        return shares_of(self, level, simultaneous, fdr, estimator, ordered)
 
     def __repr__(self) -> str:
         """The number of reports, their column, domain, mechanism and ε, and what is odd about them."""

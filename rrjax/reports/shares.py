@@ -208,13 +208,7 @@ class Shares(Answer):
 
 
 def shares_of(
-    reports: Reports,
-    level: float = 0.95,
-    *,
-    simultaneous: bool = False,
-    fdr: float = 0.05,
-    estimator: str | None = None,
-    ordered: bool = False,
+    reports: Reports, level: float, simultaneous: bool, fdr: float, estimator: str | None, ordered: bool
 ) -> Shares:
     """See `Reports.shares`."""
     for argument, value in (("level", level), ("fdr", fdr)):

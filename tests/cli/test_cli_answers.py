@@ -1,6 +1,7 @@
 """Which answer to a survey is yes, in whatever order the domain has them, and parameters with the names of answers."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -264,3 +265,20 @@ def test_answers_that_say_nothing(invoke, name, parameters):
     line = ("estimate", "two.csv", "--column", "said", "--domain", "yes.txt", *sample, *flags_of(name, **parameters))
     assert invoke(*line)[0] == 2
     assert blames(invoke.error, "--parameter")
+
+
+@pytest.mark.long
+def test_a_yes_that_is_said_goes_before_what_a_label_means(invoke):
+    Path("r.csv").write_text("answer\n" + "yes\n" * 462 + "no\n" * 538)
+    Path("d.txt").write_text("no\nyes\n")
+    line = ("estimate", "r.csv", "--column", "answer", "--domain", "d.txt", *flags_of("kuk", **KUK), "--json")
+    shares = []
+    for label, number in (("yes", 462), ("no", 538)):
+        code, out, error = invoke(*line, "--parameter", f"yes={label}")
+        assert code == 0, error
+        found = json.loads(out)
+        expected = float(rrjax.mle(Kuk(0.7, 0.1).mixture_of_counts([number, 1000 - number]))[0])
+        assert found["yes"] == label
+        shares.append(share(found, label, "likeliest"))
+        assert shares[-1] == pytest.approx(expected, abs=1e-5)
+    assert shares[0] != pytest.approx(shares[1], abs=0.1)

@@ -1,8 +1,9 @@
 """Collections of many configurations at once, with any number of categories, in rows of one array.
 
 The law is that of `rrjax.simulate.collect`, drawn in the same way as by `multinomial_in_rounds`: independent Poisson
-cells just below the number of trials, while that is large, and the last trials one by one. Blocks of rows are drawn in
-turn; whether a block needs code for large rates depends on its rows, and what is drawn on nothing but the collection.
+cells just below the number of trials, while that is large, and the last trials one by one. On a CPU blocks of rows are
+drawn in turn, and whether a block needs code for large rates depends on its rows; elsewhere all rows are drawn at once.
+What is drawn depends on nothing but the collection.
 """
 
 from __future__ import annotations
