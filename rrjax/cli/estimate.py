@@ -179,4 +179,4 @@ def run(
             estimator=estimator,
             ordered=ordered,
         )
-    deliver(answer, "estimate", output, "inference")
+    deliver(answer, "estimate", output)

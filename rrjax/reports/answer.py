@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from rrjax.data.errors import check_installed
+from rrjax.data.errors import check_installed, option, refusal
 from rrjax.reports import form
 
 if TYPE_CHECKING:
@@ -24,16 +24,45 @@ class Cells:
 
     headings: list[str]
     rows: list[list[str]]
-    """Without headings the last column holds bars, which may be left out, and the one before it marks."""
     rest: str = ""
     """What is not shown, in a sentence."""
+    names: int = 1
+    """How many of the first columns are names, not numbers."""
+    width: int = 40
+    """The largest number of characters of the first column, before it is cut."""
+    bars: bool = False
+    """Whether the last two columns are marks and bars, without headings; the bars may be left out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Heading:
+    """The title of what follows in an answer."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Caution:
+    """A warning against a wrong reading of what stands before it."""
+
+    text: str
+
+
+Block: TypeAlias = Cells | Heading | str | Caution
+"""A part of an answer as people read it: a table, a heading, a sentence, or a caution."""
 
 
 class Answer:
     """The answer of reports to a question: frozen, and the same in every outlet.
 
-    A subclass is a frozen dataclass that gives `columns`, `facts`, `sentences`, `warnings`, `words` and `cells`.
+    A subclass is a frozen dataclass that gives `title`, `columns`, `facts`, `warnings`, `words` and `cells`; where it
+    has them, `sentences`, `cautions`, `rows` and `figure`. One with several tables gives `blocks`.
     """
+
+    written: ClassVar[str] = "All categories"
+    """What the whole table is called, where its file is named."""
+    page: ClassVar[str] = "inference"
+    """The page of the documentation that says more."""
 
     @property
     def title(self) -> str:
@@ -53,7 +82,7 @@ class Answer:
     @property
     def sentences(self) -> list[str]:
         """What to conclude."""
-        raise NotImplementedError
+        return []
 
     @property
     def cautions(self) -> list[str]:
@@ -74,17 +103,25 @@ class Answer:
         """The table for people: its first rows, or its largest."""
         raise NotImplementedError
 
-    def rows(self, top: int = SHOWN) -> list[dict[str, Any]]:
-        """The same rows as objects with the names of `columns`."""
-        raise NotImplementedError
+    def blocks(self, top: int = SHOWN) -> list[Block]:
+        """The tables for people, with the sentences and cautions about them, in their order."""
+        return [self.cells(top), *self.sentences, *map(Caution, self.cautions)]
+
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+        """The rows that people see, as objects, by the name of their table."""
+        return {}
 
     def figure(self) -> Figure:
-        """A figure of the answer."""
-        raise NotImplementedError
+        """A figure of the answer.
+
+        Raises:
+            ArgumentError, UsageError: There is none.
+        """
+        raise refusal("plot", f"{option('plot', '--plot')}: there is no figure of this answer; leave it out")
 
     def to_dict(self, top: int = SHOWN) -> dict[str, Any]:
         """Everything but the whole table, as JSON has it: None for numbers that are infinite or undefined."""
-        return form.plain({**self.facts, "top": self.rows(top)})
+        return form.plain({**self.facts, **self.rows(top)})
 
     def to_pandas(self) -> Any:
         """The whole table as a data frame of pandas.
@@ -130,42 +167,63 @@ class Answer:
         return pyarrow.table(dict(self.columns)).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        """The title, the warnings, the table for people and what to conclude."""
-        shown = self.cells()
-        lines = [shown.headings, *shown.rows]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(shown.headings))]
-        text = [
-            "  ".join(
-                cell.ljust(width) if place in (0, len(line) - 1) else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        warned = [f"Warning: {warning}" for warning in self.warnings]
-        parts = [self.title, *warned, "", *text, *filter(None, [shown.rest]), "", *self.sentences]
-        return "\n".join([*parts, *(f"! {caution}" for caution in self.cautions)])
+        """The title, the warnings, and the blocks for people."""
+        parts = [self.title, *(f"Warning: {warning}" for warning in self.warnings)]
+        before: Block | None = None
+        for block in self.blocks():
+            if isinstance(block, Cells | Heading) or before is None or isinstance(before, Cells):
+                parts.append("")
+            parts += _lines(block)
+            before = block
+        return "\n".join(parts)
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        shown = self.cells()
+        parts = [_paragraph(self.title), *(_paragraph(warning, "<b>Warning:</b> ") for warning in self.warnings)]
+        return "".join([*parts, *map(_markup, self.blocks())])
 
-        def line(cells, tag):
-            aligned = ("left" if place in (0, len(cells) - 1) else "right" for place in range(len(cells)))
-            one = (
-                f'<{tag} style="text-align:{side}">{html.escape(form.printable(cell))}</{tag}>'
-                for cell, side in zip(cells, aligned, strict=True)
-            )
-            return f"<tr>{''.join(one)}</tr>"
 
-        def paragraphs(texts, before=""):
-            return "".join(f"<p>{before}{html.escape(text)}</p>" for text in texts if text)
+def _lines(block: Block) -> list[str]:
+    if isinstance(block, str):
+        return [block]
+    if isinstance(block, Heading):
+        return [block.text]
+    if isinstance(block, Caution):
+        return [f"! {block.text}"]
+    lines = [block.headings, *block.rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(block.headings))]
+    named = {*range(block.names), *([len(widths) - 1] if block.bars else [])}
+    text = [
+        "  ".join(
+            cell.ljust(width) if place in named else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return text + [block.rest] * bool(block.rest)
 
-        table = f"<table><thead>{line(shown.headings, 'th')}</thead><tbody>"
-        table += "".join(line(row, "td") for row in shown.rows) + "</tbody></table>"
-        return (
-            paragraphs([self.title])
-            + paragraphs(self.warnings, "<b>Warning:</b> ")
-            + table
-            + paragraphs([shown.rest, *self.sentences])
-            + paragraphs(self.cautions, "<b>!</b> ")
+
+def _paragraph(text: str, before: str = "") -> str:
+    return f"<p>{before}{html.escape(text)}</p>" if text else ""
+
+
+def _markup(block: Block) -> str:
+    if isinstance(block, str):
+        return _paragraph(block)
+    if isinstance(block, Heading):
+        return f"<p><b>{html.escape(block.text)}</b></p>"
+    if isinstance(block, Caution):
+        return _paragraph(block.text, "<b>!</b> ")
+    named = {*range(block.names), *([len(block.headings) - 1] if block.bars else [])}
+
+    def line(cells, tag):
+        one = (
+            f'<{tag} style="text-align:{"left" if place in named else "right"}">'
+            f"{html.escape(form.printable(cell))}</{tag}>"
+            for place, cell in enumerate(cells)
         )
+        return f"<tr>{''.join(one)}</tr>"
+
+    table = f"<table><thead>{line(block.headings, 'th')}</thead><tbody>"
+    table += "".join(line(row, "td") for row in block.rows) + "</tbody></table>"
+    return table + _paragraph(block.rest)

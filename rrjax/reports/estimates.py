@@ -253,7 +253,8 @@ def cells_of(
     left = reports.num_categories - len(largest)
     rest = f"… and {form.number(left, 'more category', 'more categories')} with "
     rest += f"{form.percent(1 - float(first[largest].sum()))} together"
-    return Cells(titles + [""] * (0 if intervals is None else 2), rows, rest if left else "")
+    marked = intervals is not None
+    return Cells(titles + ["", ""] * marked, rows, rest if left else "", bars=marked)
 
 
 def share_figure(

@@ -197,9 +197,9 @@ class Shares(Answer):
         """The categories with the largest shares."""
         return cells_of(self.reports, self.estimates, self.headings, top, intervals=self.intervals)
 
-    def rows(self, top: int = SHOWN) -> list[dict[str, Any]]:
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
         """The categories with the largest shares."""
-        return rows_of(self.reports, self._thetas, top, intervals=self.intervals)
+        return {"top": rows_of(self.reports, self._thetas, top, intervals=self.intervals)}
 
     def figure(self) -> Figure:
         """The largest categories with simultaneous intervals, and all shares by rank."""

@@ -1,0 +1,82 @@
+"""Kinds of reports: each answers the questions that it can, and refuses the others in one way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rrjax.data.errors import option, refusal
+from rrjax.reports.answer import Answer
+
+QUESTIONS = (
+    "shares",
+    "mean",
+    "quantile",
+    "group",
+    "by",
+    "statements",
+    "joint",
+    "pairs",
+    "tree",
+    "compare",
+    "test_fit",
+    "regress",
+)
+"""All questions, each a method of the kinds of reports that can answer it."""
+
+
+class Kind:
+    """Reports of one kind: one column, columns randomized separately, rounds, groups, numbers, two samples.
+
+    A question is a method that returns an `Answer`. A kind has the methods of the questions that it can answer.
+    """
+
+    called_kind: ClassVar[str] = "reports"
+    """The kind in words, for messages."""
+
+    @classmethod
+    def questions(cls) -> list[str]:
+        """The questions that these reports can answer."""
+        return [name for name in QUESTIONS if hasattr(cls, name)]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuses a question that these reports cannot answer."""
+            if name in QUESTIONS:
+                raise _refused(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class NoSuchQuestion(AttributeError):  # noqa: N818
+    """A question that reports of this kind cannot answer."""
+
+
+def _refused(reports: Kind, question: str) -> Exception:
+    message = f"{reports.called_kind} cannot answer {question!r}; they answer {', '.join(reports.questions())}"
+    return NoSuchQuestion(message)
+
+
+def ask(reports: Kind, question: str, given: Mapping[str, Any]) -> Answer:
+    """Asks a question with the options that were given.
+
+    Args:
+        reports: Of any kind.
+        question: One of `QUESTIONS`.
+        given: Arguments of the question, only those that were given.
+
+    Returns:
+        `Answer`.
+
+    Raises:
+        ArgumentError, UsageError: These reports cannot answer the question, or it does not take one of the options.
+    """
+    if question not in reports.questions():
+        raise refusal(question, str(_refused(reports, question)))
+    method = getattr(reports, question)
+    takes = inspect.signature(method).parameters
+    odd = next((name for name in given if name not in takes), None)
+    if odd is not None:
+        raise refusal(odd, f"{option(odd)} does not apply to the {question} of {reports.called_kind}: leave it out")
+    return method(**given)
