@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
+from rrjax.reports.kind import Kind
 from rrjax.reports.yes_or_no import known_yes, said
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ FALSE_ALARM = 0.01
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Reports:
+class Reports(Kind):
     """Counted reports with everything that is needed to use them: mechanism, ε, domain, and what is odd about them.
 
     Made by `rrjax.read`, `Reports.of_counts` and `Reports.of_tally`. Methods are questions, which compute in float64
@@ -53,6 +54,8 @@ class Reports:
         >>> reports.num_reports, reports.mechanism.name, reports.contradicted
         (1000, 'randomized-response', False)
     """
+
+    called_kind: ClassVar[str] = "reports of one column"
 
     counted: CountedReports
     epsilon: float
