@@ -54,7 +54,7 @@ def able(collection: Reports, ordered: bool = False) -> list[str]:
     names = everything(ordered)
     if collection.tallied is not None:  # whose maximum may have a closed form
         names = [MAXIMIZER if name == "ibu" else name for name in names]
-    return [name for name in names if collection.given(ESTIMATORS[name]) is not None]
+    return [name for name in names if collection.arguments_for(ESTIMATORS[name]) is not None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _show_comparison(collection: Reports, estimates: list[Estimate], errors: lis
         table.add_row(*cells)
     show.show_table(table)
     constant = "" if collection.tallied is None or collection.design is not None else ", up to a constant"
-    reasons = ["not computed"] * (collection.joint is None)
+    reasons = ["not computed"] * (collection.likelihood_arguments is None)
     reasons += ["not a distribution"] * any(not found.proper for found in estimates)
     undefined = f" (–:\N{NO-BREAK SPACE}{' or '.join(reasons)})" if reasons else ""
     show.say(
@@ -229,7 +229,7 @@ def _explanations(collection: Reports, estimates: list[Estimate], *, measured: b
     """Explains each row and each column."""
     words = {found.title: found.note for found in estimates}
     words["NLL"] = ""
-    if collection.joint is None:
+    if collection.likelihood_arguments is None:
         words["NLL"] = f"not computed: {too_large(collection)}"
     elif collection.tallied is not None and collection.design is None:
         words["NLL"] = (

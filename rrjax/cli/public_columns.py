@@ -43,7 +43,7 @@ def parts_of(
     tallied = collection.tallied is not None and collection.design is None
     if by is None and weighted_by is None:
         rows = collection.reports("--normal") if tallied and one_by_one else None
-        return [Part("all", collection.num_reports, collection.marginal[0], rows)], 0
+        return [Part("all", collection.num_reports, collection.support_arguments[0], rows)], 0
     if weighted_by is not None:
         collection.check_counts("--weights")
     if collection.from_counts:

@@ -38,7 +38,7 @@ def believed(findings: Findings) -> list[Markup]:
         if not fit.draws:
             worse = better = f"Every category was tested exactly (all of them together: p = {fit.p_value:.2g})"
         points.append(
-            f"The reports do not fit the stated mechanism and ε. {worse}. {collection.doubt}"
+            f"The reports do not fit the stated mechanism and ε. {worse}. {collection.possible_causes}"
             if fit.p_value <= 0.05
             else f"The reports are consistent with the stated mechanism and ε. {better}. This does not prove that they "
             "are right."

@@ -142,7 +142,7 @@ def _together(
     own = reports_of_users(rounds, metadata, users)
     mixture = groups.mixture([protocol.mixture(each) for each in own])
     number, single = sum(map(len, own)), protocol.single_round
-    shares = np.mean([rrjax.inv(*each.marginal) for each in collections], axis=0)
+    shares = np.mean([rrjax.inv(*each.support_arguments) for each in collections], axis=0)
     # The permanent answers' variance stays in the average of the rounds; the rest of it is divided by their number.
     rounds_of_user = sum(each.num_reports for each in collections) / number
     kept, once = (

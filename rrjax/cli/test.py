@@ -168,7 +168,7 @@ def fits_any(collection: Reports, options: SimulatedTest) -> list[dict[str, Any]
     if collection.tallied is not None:
         name = collection.mechanism.name
         question = f"Can {name} have made these reports, of any distribution?"
-        if_so = f"No: {{}} chance allows. {collection.doubt}"
+        if_so = f"No: {{}} chance allows. {collection.possible_causes}"
         return [_fit_of_tally(collection, None, options, question, if_so)]
     result = inference.goodness_of_fit_test(options.key, collection.counts, collection.epsilon, **options.arguments)
     outcome = options.outcome(

@@ -38,7 +38,7 @@ def _check(reports):
         bound = form.at_most(least) if least > 1e-99 else "1e-99"
         reports.warnings.append(
             f"The reports contradict their mechanism: {'; '.join(said)}. Whatever the users hold, this happens by "
-            f"chance with probability {bound} at most. Do not use these estimates. {reports.doubt}"
+            f"chance with probability {bound} at most. Do not use these estimates. {reports.possible_causes}"
         )
 
 
@@ -66,7 +66,7 @@ def _contradiction(reports: Reports, tally: Tally, name: str) -> str:
     named = "named" if reports.tallied is None or reports.design is not None else "supported"
     if name == "single":
         level = 1 - FALSE_ALARM / len(reports.metadata_tests)
-        odd = np.isnan(inference.intervals(*reports.marginal, level, simultaneous="bonferroni").lower)
+        odd = np.isnan(inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni").lower)
         few = odd & (np.asarray(tally.support) < number * np.asarray(tally.q))
         words = [
             (few, "less often than chance alone allows"),

@@ -82,7 +82,7 @@ class Estimate:
 def estimated(reports: Reports, name: str) -> Estimate:
     """Runs one estimator of the catalogue, with key 0 if it needs one."""
     entry = ESTIMATORS[name]
-    given, joint = reports.given(entry), reports.joint
+    given, joint = reports.arguments_for(entry), reports.likelihood_arguments
     if given is None:
         raise refusal("estimator", _unable(reports, entry), value=name)
     theta, found = entry.found(*given, reports.whole)
@@ -182,7 +182,7 @@ def share_intervals(
     reports: Reports, level: float = 0.95, fdr: float = 0.05, *, at_once: bool = False
 ) -> ShareIntervals:
     """Computes exact intervals and discoveries; adds warnings to the reports if no share explains its reports."""
-    given = reports.marginal
+    given = reports.support_arguments
     simultaneous = "bonferroni" if at_once else None
     lower, upper = map(np.asarray, inference.intervals(*given, level, simultaneous=simultaneous))
     discovered = np.asarray(inference.discoveries(*given, fdr, dependence=reports.mechanism.dependence))
@@ -271,7 +271,7 @@ def share_figure(
     from rrjax.figures import estimate_figure
 
     with jax.enable_x64(True):
-        limits = inference.intervals(*reports.marginal, level, simultaneous="bonferroni")
+        limits = inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni")
     lower, upper = np.asarray(limits.lower), np.asarray(limits.upper)
     return estimate_figure(
         reports.labels,

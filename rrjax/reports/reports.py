@@ -194,24 +194,24 @@ class Reports(Kind):
         return self.counted.num_rows - self.counted.num_missing
 
     @property
-    def marginal(self) -> tuple[Any, float | None]:
+    def support_arguments(self) -> tuple[Any, float | None]:
         """Arguments of functions of single categories: counts and ε, or a tally and None."""
         return (self.counts, self.epsilon) if self.tallied is None else (self.tallied.tally, None)
 
     @property
-    def joint(self) -> tuple[Any, float | None] | None:
+    def likelihood_arguments(self) -> tuple[Any, float | None] | None:
         """Arguments of the likelihood: counts and ε, or a mixture and None; None if the mixture would be too large."""
         if self.tallied is None:
             return self.counts, self.epsilon
         return None if self.tallied.mixture is None else (self.tallied.mixture, None)
 
-    def given(self, entry: Estimator) -> tuple[Any, float | None] | None:
+    def arguments_for(self, entry: Estimator) -> tuple[Any, float | None] | None:
         """Arguments of an estimator; None if it cannot be run on these reports."""
         if self.design is not None and entry.equal_rates:
             return None
         if self.tallied is None or entry.needs == "tally":
-            return self.marginal
-        return self.joint if entry.needs == "mixture" else None
+            return self.support_arguments
+        return self.likelihood_arguments if entry.needs == "mixture" else None
 
     @property
     def whole(self) -> Mixture | None:
@@ -238,7 +238,7 @@ class Reports(Kind):
         return read_reports(self.files, metadata, getattr(self.mechanism, "subset_size", None))
 
     @property
-    def doubt(self) -> str:
+    def possible_causes(self) -> str:
         """A question about reports that contradict their mechanism and ε."""
         if self.tallied is None:
             return "Is ε right, are reports missing, was it another mechanism?" + for_commands(" See `rrjax test fit`.")
@@ -251,7 +251,7 @@ class Reports(Kind):
         have = form.number(number, f"{one} has", f"{several} have")
         return (
             f"{have} no interval: no distribution explains so few or so many reports. By chance this happens with "
-            f"probability {form.percent(miss)} at most, {where}. {self.doubt}"
+            f"probability {form.percent(miss)} at most, {where}. {self.possible_causes}"
         )
 
     @property

@@ -73,7 +73,7 @@ def publication(reports: Reports, estimate: Estimate, intervals: ShareIntervals)
     place = int(np.argmax(estimate.theta)) if reports.yes is None else reports.yes
     limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
     if not intervals.simultaneous:  # the largest was picked after looking
-        found = inference.intervals(*reports.marginal, intervals.level, simultaneous="bonferroni")
+        found = inference.intervals(*reports.support_arguments, intervals.level, simultaneous="bonferroni")
         limits = np.asarray(found.lower), np.asarray(found.upper)
     interval = form.between(limits[0][place], limits[1][place])
     about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
@@ -91,7 +91,7 @@ def publication(reports: Reports, estimate: Estimate, intervals: ShareIntervals)
 def leading(reports: Reports, ordered: bool = False) -> list[str]:
     """The closest estimator and, if the likelihood of these reports can be computed, the likeliest one."""
     likeliest = LIKELIEST if reports.tallied is None else MAXIMIZER
-    able = reports.given(ESTIMATORS[likeliest]) is not None
+    able = reports.arguments_for(ESTIMATORS[likeliest]) is not None
     return [CLOSEST_IN_ORDER if ordered else CLOSEST] + [likeliest] * able
 
 
@@ -302,7 +302,7 @@ def _named(heading: str, found: Estimate) -> str:
 
 def _certificate(reports: Reports, found: Estimate) -> str:
     """A sentence that bounds the distance of an estimate from the maximum of the likelihood."""
-    if reports.joint is None:
+    if reports.likelihood_arguments is None:
         return f"none: the likelihood of whole reports is not computed, {too_large(reports)}"
     if not found.proper:
         return "none: this estimate is not a distribution"
