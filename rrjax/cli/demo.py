@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -18,17 +13,15 @@ import rrjax
 from rrjax import io
 from rrjax.cli import compare, estimate, show
 from rrjax.cli.options import Confidence, Explain, Output, flags
+from rrjax.cli.own_files import own_files
 from rrjax.cli.paths import FILLS
 from rrjax.cli.randomization import Randomization, make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading, read_collection
 from rrjax.cli.truth import read_truth
-from rrjax.data.errors import UsageError, check_installed
-from rrjax.io.write import check_writable, make_folder, replacing
+from rrjax.data.errors import check_installed
+from rrjax.io.write import check_writable, make_folder
 from rrjax.reports.epsilon import check_epsilon
-
-_MADE = ".rrjax-demo.json"
-"""Name of the file that knows which files of its folder a demonstration made: their digests."""
 
 
 @flags()
@@ -63,7 +56,7 @@ def demo(
     table, figure = folder / "estimate.csv", folder / "estimate.png"
     make_folder(folder)
     check_writable(reports, over=("simulated",))
-    with _own_files(folder, (values, reports, table, figure)):
+    with own_files(folder, "demo", lambda: (values, reports, table, figure), "--folder"):
         _write_population(values, categories, users, exponent, seed)
         show.say(
             f"A population of {users:,} users. Each holds one of {categories:,} items; a few items are frequent and "
@@ -81,41 +74,6 @@ def demo(
         truth = read_truth(Files([str(values)]), collection, "--truth")
         output = Output(plot=figure, top=5, explain=explain)
         compare.run(collection, truth, compare.able(collection), output, Confidence.level)
-
-
-@contextlib.contextmanager
-def _own_files(folder: Path, files: Iterable[Path]) -> Iterator[None]:
-    """A context in which these files are written; `UsageError` if one is there that no demonstration made.
-
-    A file that was changed after a demonstration is one of the user.
-    """
-    made = folder / _MADE
-    try:
-        known = set(json.loads(made.read_text("utf-8"))) - {None}
-    except (OSError, ValueError, TypeError):
-        known = set()
-    odd = next((file for file in files if os.path.lexists(file) and _digest(file) not in known), None)
-    if odd is not None:
-        raise UsageError.about(
-            "--folder",
-            f"{folder} has a file {odd.name} that no demonstration made, or that was changed since: give another "
-            "folder",
-            value=folder,
-        )
-    try:
-        yield
-    finally:
-        # Where it cannot be written, the next demonstration needs another folder.
-        with contextlib.suppress(io.DataError), replacing(made) as aside:
-            aside.write_text(json.dumps([_digest(file) for file in files]), "utf-8")
-
-
-def _digest(file: Path) -> str | None:
-    """A digest of what is in a file; None without one that can be read."""
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return None
 
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:

@@ -20,11 +20,11 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.jobs import PRESETS, Job, Wish, check_wish, jobs_of
 from rrjax.cli.options import Explain, Json, flags
+from rrjax.cli.own_files import own_files
 from rrjax.cli.paths import FILLS, READS
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError, check_installed
-from rrjax.figures.html import is_page
 from rrjax.io.write import check_writable, make_folder
 from rrjax.reports import form
 
@@ -131,6 +131,20 @@ class Evaluation:
     em_seconds: float = 0.0
 
     @property
+    def has_em(self) -> bool:
+        """Whether the convergence of EM is among the results."""
+        from rrjax.study import paper
+
+        return self.what == "paper" and paper.CONVERGENCE in (self.wish.figure or paper.FIGURES)
+
+    def files(self) -> list[Path]:
+        """The files that will be written, and all figures that are there."""
+        names = [job.name for job in self.jobs] + ["convergence"] * self.has_em
+        tables = [self.folder / f"{name}{end}" for name in names for end in (".nc", ".parquet", "-differences.parquet")]
+        figures = (self.folder / "figures").glob("*.p[nd][gf]")
+        return [self.folder / "report.html", *tables, *sorted(figures)]
+
+    @property
     def computing(self) -> str:
         """The computing time of all studies, in words."""
         from rrjax.study.checkpoint import computing_time
@@ -140,36 +154,26 @@ class Evaluation:
 
 def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) -> None:
     """Runs the studies, writes and prints their results."""
-    from rrjax.study import convergence, paper
+    make_folder(evaluation.folder)
+    for file in evaluation.files():  # before any work
+        check_writable(file)
+    with own_files(evaluation.folder, "study", evaluation.files, "--out", records=jax.process_index() == 0):
+        _run_and_write(evaluation, machine, json, explain)
 
-    what, wish, folder, jobs = evaluation.what, evaluation.wish, evaluation.folder, evaluation.jobs
-    make_folder(folder)
-    page = folder / "report.html"
-    if page.exists() and not is_page(page):
-        raise UsageError(
-            f"--out {folder}: there is a report.html already that rrjax did not make; give another folder",
-            flag="--out",
-            value=folder,
-        )
-    made = page.exists() or any((folder / job.name / "checkpoint").is_dir() for job in jobs)
-    for job in jobs:  # before any work
-        for end in (".nc", ".parquet", "-differences.parquet"):
-            file = check_writable(folder / f"{job.name}{end}")
-            if file.exists() and not made:
-                raise UsageError(
-                    f"--out {folder}: there is a {file.name} already, and no study was made there; give another folder",
-                    flag="--out",
-                    value=folder,
-                )
+
+def _run_and_write(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) -> None:
+    from rrjax.study import convergence
+
+    what, wish, jobs = evaluation.what, evaluation.wish, evaluation.jobs
     with progress_bar() as bar, show.lines("Computing …") as lines:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:
                 for job in jobs:
-                    _run_job(job, folder, machine, Bar(bar, lines, job.name, _title(job, len(jobs))))
+                    _run_job(job, evaluation.folder, machine, Bar(bar, lines, job.name, _title(job, len(jobs))))
             finally:
                 show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))
-        if what == "paper" and paper.CONVERGENCE in (wish.figure or paper.FIGURES):
+        if evaluation.has_em:
             bar.add_task("Figure 4: EM", total=None, rate="")
             lines.update("Figure 4: EM")
             begin = time.perf_counter()
@@ -196,7 +200,7 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
         from rrjax.study.rankings import COLUMNS
 
         show.explain(COLUMNS, explain)
-    show.show_files({"Computing": evaluation.computing, "Results": folder, "Report": written[-1]})
+    show.show_files({"Computing": evaluation.computing, "Results": evaluation.folder, "Report": written[-1]})
 
 
 def _title(job: Job, number: int) -> str:

@@ -65,12 +65,14 @@ def compliance(
     the information: P(T ≥ t) = ½·P(χ²₁ ≥ t) + max(ω − π/2, 0)/π·P(χ²₂ ≥ t). Given which of the two it is, this is an
     upper bound of the tail wherever the truth lies. T is corrected for continuity by half of the smallest step that one
     report can make. The size is at most 0.053 at 0.05, and 0.011 at 0.01, for 25 respondents or more in each sample of
-    the designs in `validation/two_samples.py`, also if nobody or few have the attribute. It is larger if fewer than
-    five yes, or no, are expected in a sample: 0.080 at 0.05 for `SelfProtection([0.95, 0.3], 0.1)`, a share of 0.05 and
-    25 in each sample. The test of fit is that of `rrjax.inference.unrelated_question`. Both tests are conservative for
-    the same people, whose answers are positively correlated.
+    the designs in `validation/two_samples.py`, also if nobody or few have the attribute. It is larger with a second
+    sample of 25 to 40 beside a first one that is several times larger, 0.062 and 0.013 for `SelfProtection([0.8, 0.4],
+    0.5)` and 200 and 25 respondents; and if fewer than five yes, or no, are expected in a sample, 0.080 at 0.05 for
+    `SelfProtection([0.95, 0.3], 0.1)`, a share of 0.05 and 25 in each sample. The test of fit is that of
+    `rrjax.inference.unrelated_question`. Both tests are conservative for the same people, whose answers are positively
+    correlated.
 
-    The 95 % intervals cover 0.935 or more there, with one exception: 0.92 for `StochasticLieDetector` if nobody has the
+    The 95 % intervals cover 0.934 or more there, with one exception: 0.92 for `StochasticLieDetector` if nobody has the
     attribute. They cover less for shares near one and if most do not comply: 0.863 for `CheatingDetection([0.25,
     0.75])` if 97.5 % have the attribute, with 80 in each sample.
 
@@ -78,11 +80,12 @@ def compliance(
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's parameters.
         design: Such as `AnchoredCrosswise` or `CheatingDetection`, of `rrjax.mechanisms`.
         level: Scalar in (0, 1), of the interval.
-        same_people: Whether both samples are the same respondents, answering independently given their kind. It changes
-            the standard errors; the interval is that of two samples.
+        same_people: Whether both samples are the same respondents, answering independently given their kind; where
+            some left out one answer, all of the smaller sample are taken to be in the larger one. It changes the
+            standard errors; the interval is that of two samples.
 
     Returns:
-        A `ComplianceEstimate`. All NaN for unusable counts. `jit`, `vmap`.
+        A `ComplianceEstimate`. All NaN for unusable counts; the share is NaN if nobody complies. `jit`, `vmap`.
 
     Raises:
         ValueError: A wrong shape, counts that are not integers, a level outside (0, 1), or a design whose parameters do
@@ -112,7 +115,7 @@ def _result(counts, yes, fit, same_people):
     if same_people:
         chance = matmul(yes, kinds)
         shared = jnp.sum(kinds * yes[0] * yes[1]) - chance[0] * chance[1]
-        both = (1 - jnp.eye(2, dtype=yes.dtype)) * shared / jnp.sqrt(number[0] * number[1])
+        both = (1 - jnp.eye(2, dtype=yes.dtype)) * shared / jnp.max(number)
         spread = spread + matmul(fit.inverse[:, :2], both, fit.inverse[:, :2].T)
     errors = jnp.sqrt(jnp.stack([matmul(fit.slope, spread, fit.slope), spread[2, 2]]))
     p_value = jnp.where(kinds[2] > 0, _all_comply(number, yes, fit), 1)

@@ -56,8 +56,8 @@ def unrelated_question(
     wherever the truth lies. Counts are corrected for continuity (Yates), so it is conservative: the size is at most
     0.04 at 0.05 (`validation/two_samples.py`).
 
-    The 95 % intervals cover 0.93 or more for 25 to 200 respondents in each sample, but 0.86 to 0.93 if fewer than four
-    yes, or few no, are expected in both samples together.
+    The 95 % intervals cover 0.929 or more for 25 to 200 respondents in each sample, but 0.84 to 0.93 if fewer than four
+    yes, or few no, are expected in both samples together: where no yes at all is likely, no interval can cover more.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's `truth`.

@@ -38,12 +38,12 @@ _FORMULA = r"'*[=+\-@\t\r]"
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _LARGEST_JSON = 2**26
 """Largest number of characters of a JSON text of several lines that are searched for an error."""
-_BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
+BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
 _NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
 _NO_OBJECT = "not valid JSON. Every line must be one JSON object."
 _CHANGING = "its structure changes along the way. Save it again with one program."
 _EXPLANATIONS = {
-    r"GZIP|zlib|decompress": _BAD_GZIP,
+    r"GZIP|zlib|decompress": BAD_GZIP,
     r"string encoding": ("a text in it is not UTF-8. Write the column as UTF-8, or as numbers."),
     r"magic bytes|footer|thrift|Parquet file|Snappy|ZSTD": (
         "not a whole Parquet file, it is damaged or cut short. Download or copy it again."
@@ -186,7 +186,7 @@ def opened(file: str) -> Iterator[IO[str]]:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}: {_BAD_GZIP}", file=file) from error
+        raise DataError(f"{file}: {BAD_GZIP}", file=file) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: {_NOT_UTF8}", file=file) from error
     except OSError as error:

@@ -31,7 +31,8 @@ def read_domain(text: str | PathLike[str]) -> Domain:
     Args:
         text: `"0:1484705"` (both ends included); labels with commas between them, such as `"yes,no"`, those that hold
             a comma in double quotes; or the path of a file: text with one label per line, or a table (.csv, .tsv,
-            .parquet, .jsonl, also .gz) with one column, or one called "label".
+            .parquet, .jsonl, also .gz) with a column called "label"; the only column of Parquet and JSON lines may
+            have any name, that of CSV not, because its first line may be a label.
 
     Returns:
         The domain, an `rrjax.io.domain.Domain`; labels of a file keep their order.
@@ -133,8 +134,16 @@ def _labels_of_table(source: Source, file: str) -> list[str]:
             try:
                 chosen = scan(connection, source)
             except DataError as error:
-                problem = f"a table of labels needs one column, or one that is called 'label' ({error})"
+                # Names of columns are not repeated: without a header they are labels, which may be values.
+                why = "it has several, none of that name" if error.argument == "column" else error
+                problem = f"a table of labels needs one column, or one that is called 'label' ({why})"
                 raise DataError.at(file, problem) from error
+            if source.file_format() in ("csv", "tsv"):
+                problem = (
+                    "is its first line the name of the column, or a label? If it is the name make it 'label'; if it is "
+                    "a label give the file a name that ends in .txt."
+                )
+                raise DataError.at(file, problem, row=1) from None
         label = text_of(chosen.kind)
         label = as_written(label) if source.file_format() in ("csv", "tsv") else label
         labels = [label for (label,) in chosen.query(f"SELECT {label} FROM ({chosen.sql})")]

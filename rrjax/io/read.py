@@ -338,7 +338,8 @@ def _first_error(
         if found:
             name = counts_column or column
             row, value = found[0]
-            where = f"{file}, column {name!r}, row {row:,}" if name else f"{file}, line {row:,}"
+            shown = chosen.shown if counts_column is None else f"column {counts_column!r}"
+            where = f"{file}, {shown}, row {row:,}" if name else f"{file}, line {row:,}"
             # Counts are not values of single users.
             if chosen.confidential and counts_column is None:
                 return DataError(f"{where}: the value {problem(value)}", file=file, column=name, row=row)

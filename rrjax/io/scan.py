@@ -58,6 +58,13 @@ class Scan:
     sql: str
     amount_kind: Kind
     filters: Sequence[Filter]
+    unsure: bool = False
+    """Whether the name of the column comes from a first line that may be confidential data instead of a header."""
+
+    @property
+    def shown(self) -> str:
+        """The column in messages."""
+        return "its only column" if self.unsure and self.source.column is None else f"column {self.column!r}"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -76,7 +83,7 @@ class Scan:
 
     def error(self, problem: str, **attributes: Any) -> DataError:
         """The error whose message is the files, the column and the problem."""
-        where = some(self.files) + ("" if self.transactions else f", column {self.column!r}")
+        where = some(self.files) + ("" if self.transactions else f", {self.shown}")
         place = {"file": self.files[0], "column": None if self.transactions else self.column}
         return DataError(f"{where}: {problem}", **{**place, **attributes})
 
@@ -127,7 +134,8 @@ def scan(
         ]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql}){where}")
-    return Scan(connection, source, column, kind, " UNION ALL ".join(selects), amount_kind, filters)
+    query = " UNION ALL ".join(selects)
+    return Scan(connection, source, column, kind, query, amount_kind, filters, relations[0].unsure)
 
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:

@@ -10,12 +10,12 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from glob import glob, has_magic
 from typing import Any, Literal, TypeAlias
 
 from rrjax.data.errors import DataError, option
-from rrjax.io.database import Connection, connect, explaining, file_list, parquet, parquet_record
+from rrjax.io.database import BAD_GZIP, Connection, connect, explaining, file_list, parquet, parquet_record
 from rrjax.io.domain import BLANKS
 from rrjax.io.metadata import KEY, Metadata, metadata_of
 
@@ -385,10 +385,27 @@ def _check_file(file: str) -> None:
     if start[:2] == _GZIP_MAGIC:
         if not file.lower().endswith(".gz"):
             raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.", file=file)
-        # Errors of the compression are reported when the whole file is read.
-        with contextlib.suppress(OSError, EOFError, zlib.error), gzip.open(file) as stream:
-            start = stream.read(_START_BYTES)
+        status = os.stat(file)
+        if (unpacked := _unpacked(file, status.st_size, status.st_mtime_ns, status.st_ino)) is None:
+            raise DataError(f"{file}: {BAD_GZIP}", file=file)
+        start = unpacked
     _check_format(file, start)
+
+
+@lru_cache(maxsize=1024)
+def _unpacked(file: str, *_: int) -> bytes | None:
+    """The first bytes of a gzip file of this size, time and number; None if any of it is damaged.
+
+    DuckDB does not compare the checksum, so that a changed bit would change values in silence.
+    """
+    try:
+        with gzip.open(file) as stream:
+            start = stream.read(_START_BYTES)
+            while stream.read(1 << 20):
+                pass
+    except (OSError, EOFError, zlib.error):
+        return None
+    return start
 
 
 def _check_format(file: str, start: bytes) -> None:

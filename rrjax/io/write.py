@@ -323,7 +323,7 @@ def _beside(connection: Connection, query: str, number: int, kept: Kept) -> str:
     if num_rows != (number if kept.present is None else len(kept.present)):
         file = kept.source.files()[0]
         raise DataError(f"{file} was changed while it was randomized: do it again.", file=file)
-    names = ", ".join(f"k{place} AS {identifier(name)}" for place, name in enumerate(kept.columns))
+    names = ", ".join(f"kept.k{place} AS {identifier(name)}" for place, name in enumerate(kept.columns))
     if kept.present is not None:
         connection.register("present", {"present": np.ascontiguousarray(kept.present)})
         rows = f"SELECT * FROM ({rows}) AS r POSITIONAL JOIN present WHERE present"

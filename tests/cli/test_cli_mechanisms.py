@@ -293,6 +293,13 @@ def test_a_file_of_values_taken_for_one_of_labels(values):
     assert (code, "secret" in err) == (3, False)
 
 
+def test_a_first_line_that_may_be_a_value_is_not_repeated(values):
+    with open("values.csv", "w") as stream:
+        stream.write("secret\nNo\nNo\n")
+    code, _, err = values("randomize", "values.csv", "--epsilon", 1, "--domain", "no,yes", "--out", "r.parquet")
+    assert (code, "secret" in err, "row 1" in err) == (3, False, True)
+
+
 @pytest.mark.long
 def test_reports_are_not_replaced(values):
     line = ("randomize", "values.csv", "--epsilon", 2, "--out", "r.parquet")

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from refusals import blames, refused
 import rrjax
 from rrjax import io
 from rrjax.cli.app import COMMANDS
+from rrjax.cli.own_files import own_files
 from rrjax.cli.paths import Paths, guarding
-from rrjax.data.errors import Contradiction
+from rrjax.data.errors import Contradiction, UsageError
 from rrjax.io import write
 from rrjax.io.write import check_writable, creating, replacing
 
@@ -252,6 +254,47 @@ def test_a_demonstration_replaces_its_own_files_only(collected, name):
     assert collected(*line)[0] == 0
 
 
+@pytest.mark.parametrize("name", ["v.nc", "v.parquet", "v-differences.parquet", "report.html", "figures/mine.png"])
+def test_a_study_replaces_its_own_files_only(collected, name):
+    out = Path("folder")
+    (out / "figures").mkdir(parents=True)
+    (out / name).write_bytes(b"mine")
+    study = ("study", "data", "v.csv", "--column", "a", "--domain", "0:3", "--epsilon", 1, "--seeds", 2, "--out", out)
+    Path("v.csv").write_text("a\n" + "0\n1\n2\n3\n" * 9)
+    assert collected(*study)[0] == 2
+    assert collected.error.flag == "--out"
+    assert (out / name).read_bytes() == b"mine"
+    (out / "convergence.nc").write_bytes(b"mine")
+    (out / name).unlink()
+    assert collected("study", "paper", "--figure", 4, "--out", out)[0] == 2
+    assert (out / "convergence.nc").read_bytes() == b"mine"
+
+
+def test_files_of_a_command_are_known_by_what_is_in_them(tmp_path):
+    file = tmp_path / "a.txt"
+    for text in ("first", "second"):
+        with own_files(tmp_path, "study", lambda: [file], "--out"):
+            file.write_text(text)
+    for text in ("changed", "first", "second"):
+        file.write_text(text)
+        expected = refused(error=UsageError) if text == "changed" else nullcontext()
+        with expected, own_files(tmp_path, "study", lambda: [file], "--out"):
+            pass
+        assert file.read_text() == text
+
+
+def test_what_is_no_lock_is_not_written(collected):
+    line = ("randomize", "w.csv", "--column", "app", "--domain", "a,b", "--user", "id", "--epsilon", 4, *LRR[:-1])
+    text = "id,app\nu1,a\nu2,b\n"
+    Path("w.csv").write_text(text)
+    Path("m1.parquet.lock").write_text(text)
+    os.symlink("w.csv", "m2.parquet.lock")
+    for memo in ("m1.parquet", "m2.parquet"):
+        assert collected(*line, memo, "--out", "new.parquet")[0] == 3
+        assert Path(f"{memo}.lock").read_text() == text
+        assert not Path(memo).exists()
+
+
 def test_a_memo_is_written_over_a_memo_only(collected):
     before = Path("real.parquet").read_bytes()
     for file in ("real.parquet", "tally.parquet", "v.parquet"):
@@ -325,12 +368,11 @@ def test_secret_files_of_killed_processes_are_deleted(collected):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["study.nc", "study.parquet", "study-differences.parquet"])
-def test_a_study_does_not_write_over_results_of_others(collected, name):
-    Path("mine").mkdir()
-    Path("mine", name).write_text("mine")
+def test_a_study_goes_on_in_its_folder(collected):
+    Path("mine/study/checkpoint").mkdir(parents=True)  # of an earlier run there
+    for _ in range(2):  # the second one replaces the files of the first
+        assert collected("study", "own.toml", "--out", "mine")[0] == 0
+    Path("mine/study.nc").write_text("mine")
     assert collected("study", "own.toml", "--out", "mine")[0] == 2
     assert collected.error.flag == "--out"
-    assert Path("mine", name).read_text() == "mine"
-    Path("mine/study/checkpoint").mkdir(parents=True)  # of an earlier run there
-    assert collected("study", "own.toml", "--out", "mine")[0] == 0
+    assert Path("mine/study.nc").read_text() == "mine"

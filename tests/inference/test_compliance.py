@@ -187,6 +187,22 @@ def test_the_published_survey():
     apart, same = (compliance(counts, design, same_people=each) for each in (False, True))
     assert f"{float(apart.share):.4f} {1 - float(apart.not_complying):.4f}" == "0.1054 0.7729"
     assert f"{float(apart.standard_error):.4f} {float(same.standard_error):.4f}" == "0.0232 0.0222"
+    # Where half of them left out one answer, the covariance is that of the smaller sample within the larger one.
+    counts = [[1427, 573], [771, 229]]
+    apart, same = (compliance(counts, design, same_people=each) for each in (False, True))
+    yes, number = np.asarray(design.yes, float), np.sum(counts, axis=1)  # [sample, kind]
+    rates = np.divide(counts, number[:, None])[:, 0]
+
+    def kinds(rates):
+        return np.linalg.solve(np.vstack([yes, np.ones(3)]), [*rates, 1])
+
+    def share(rates):
+        return kinds(rates)[0] / (kinds(rates)[:2].sum())
+
+    slope = np.array([(share(rates + step) - share(rates - step)) / 2e-5 for step in 1e-5 * np.eye(2)])
+    spread = np.diag(rates * (1 - rates) / number)
+    spread[[0, 1], [1, 0]] = (kinds(rates) @ (yes[0] * yes[1]) - rates.prod()) / number.max()
+    assert float(same.standard_error) == pytest.approx(np.sqrt(slope @ spread @ slope), rel=1e-3)
 
 
 @pytest.mark.once

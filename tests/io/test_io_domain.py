@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from rrjax.io import DataError, read_domain, write_table
+from rrjax.io import DataError, count_reports, read_domain, write_table
 from rrjax.io.domain import Domain
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -97,12 +97,30 @@ def test_table_with_a_label_column(tmp_path, suffix):
 
 
 def test_table_with_one_column(tmp_path):
-    path = tmp_path / "colours.csv"
-    path.write_text("colour\nred\nblue\n")
+    path = tmp_path / "colours.jsonl"
+    path.write_text('{"colour": "red"}\n{"colour": "blue"}\n')
     assert read_domain(str(path)).listed == ("red", "blue")
-    path.write_text("colour,x\nred,1\nblue,2\n")
+    path = tmp_path / "colours.csv"
+    path.write_text("label\nred\nblue\n")
+    assert read_domain(str(path)).listed == ("red", "blue")
+    # The first line may be a label, or the name of the column; and names may be values.
+    for text in ("colour\nred\nblue\n", "secret,x\nred,1\nblue,2\n"):
+        path.write_text(text)
+        with refused(error=DataError, file=str(path)) as caught:
+            read_domain(str(path))
+        assert "secret" not in str(caught.value)
+
+
+def test_a_changed_bit_of_gzip_is_found(tmp_path):
+    path, generator = tmp_path / "a.csv.gz", np.random.default_rng(2)
+    whole = gzip.compress(("x\n" + "\n".join(map(str, generator.integers(0, 10, 5000))) + "\n").encode(), mtime=0)
+    damaged = bytearray(whole)
+    damaged[-8] ^= 1  # of the checksum, so that all values are as they were
+    path.write_bytes(whole)
+    assert count_reports(str(path), read_domain("0:9")).num_rows == 5000
+    path.write_bytes(damaged)
     with refused(error=DataError, file=str(path)):
-        read_domain(str(path))
+        count_reports(str(path), read_domain("0:9"))
 
 
 @pytest.mark.parametrize(

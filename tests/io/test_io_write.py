@@ -25,7 +25,7 @@ from rrjax.io import (
 )
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.write import make_folder, replacing
+from rrjax.io.write import Kept, make_folder, replacing
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -332,3 +332,15 @@ def test_an_error_of_the_removal_does_not_hide_that_of_the_writing(tmp_path, mon
     monkeypatch.setattr(Path, "unlink", failing)
     with refused(error=DataError, file=str(tmp_path / "a.csv")):
         write_table(tmp_path / "a.csv", {"a": np.arange(2)})
+
+
+def test_kept_columns_are_those_of_the_values(tmp_path):
+    # A column of reports may have the name that a kept column has within the query.
+    (tmp_path / "v.csv").write_text("k0,age,k1\nyes,1,x\nno,2,y\n")
+    kept = Kept(Source(str(tmp_path / "v.csv")), ("age", "k1"), None)
+    mechanism = MechanismRecord("randomized-response", {"num_categories": 2, "epsilon": 1.0})
+    metadata = Metadata(mechanism, 1.0, Domain.of(["no", "yes"]), "k0", True, "0")
+    write_reports(tmp_path / "r.parquet", np.array([1, 0]), metadata, kept=kept)
+    with duckdb.connect() as connection:
+        rows = connection.execute(f"SELECT k0, age, k1 FROM '{tmp_path / 'r.parquet'}'").fetchall()
+    assert [tuple(map(str, row)) for row in rows] == [("yes", "1", "x"), ("no", "2", "y")]

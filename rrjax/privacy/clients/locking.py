@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -50,12 +51,25 @@ class Lock:
         except (OSError, ValueError, TypeError):
             return {}
 
+    def is_own(self) -> bool:
+        """Whether the file is a lock: empty, a note, or what a power cut left of one."""
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        start = os.read(self.descriptor, _NOTE_BYTES + 1)
+        return len(start) <= _NOTE_BYTES and (not start.strip(b"\0 ") or start.startswith(b'{"generation": '))
+
     def write(self, **note: Any) -> None:
         """Replaces the note. It stays as it was if there is no room: it is a safeguard, and no reason to stop."""
         with contextlib.suppress(OSError):
             os.lseek(self.descriptor, 0, os.SEEK_SET)
             # Of one length, so that one call replaces all of it.
             os.write(self.descriptor, json.dumps(note).ljust(_NOTE_BYTES).encode())
+
+
+def _foreign(lock: pathlib.Path, shown: str | os.PathLike[str]) -> DataError:
+    return DataError(
+        f"{lock} is no lock, and it is where that of {shown} is kept: rename one of the two; nothing was changed",
+        file=str(lock),
+    )
 
 
 @contextlib.contextmanager
@@ -66,16 +80,24 @@ def locked(path: pathlib.Path, shown: str | os.PathLike[str]) -> Iterator[Lock]:
         The lock, whose note outlasts it where the operating system has locks that end with their process.
 
     Raises:
-        DataError: It stays locked.
+        DataError: It stays locked, or the file of its name is no lock.
         OSError: The lock cannot be created.
     """
     lock = path.with_name(path.name + ".lock")
     if fcntl is not None:
         # The file is kept: after a removal, a third process could lock a new file of the same name.
-        held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _foreign(lock, shown) from error
+            raise
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
-            yield Lock(lock, held)
+            found = Lock(lock, held)
+            if not found.is_own():
+                raise _foreign(lock, shown)
+            yield found
         finally:
             os.close(held)
         return
