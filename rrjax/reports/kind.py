@@ -35,6 +35,18 @@ class Kind:
     called_kind: ClassVar[str] = "reports"
     """The kind in words, for messages."""
 
+    if TYPE_CHECKING:
+        warnings: Any
+        """What is odd about the reports."""
+
+    def summary(self) -> str:
+        """Sentences about the reports: how many they are, of what, and how they were randomized."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """The sentences about the reports, and what is odd about them."""
+        return "\n".join([self.summary(), *(f"Warning: {warning}" for warning in self.warnings)])
+
     @classmethod
     def questions(cls) -> list[str]:
         """The questions that these reports can answer."""

@@ -64,14 +64,6 @@ class Parts(Kind):
         """Some of the parts: round 3, rounds 1, 3."""
         return f"{self.part}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
-    def summary(self) -> str:
-        """Sentences about the parts."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        """The sentences about the parts, and what is odd about them."""
-        return "\n".join([self.summary(), *(f"Warning: {warning}" for warning in self.warnings)])
-
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class PartShares(Answer):
@@ -103,6 +95,11 @@ class PartShares(Answer):
     def limits(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The limits of the shares of all parts together, `[K]` each; None without their estimate."""
         return None if self.pooled is None else self.pooled.interval(self.level, simultaneous=self.simultaneous)
+
+    @property
+    def heading(self) -> str:
+        """The heading of the intervals."""
+        return form.interval(self.level) + ", simultaneous" * self.simultaneous
 
     @property
     def beside(self) -> dict[str, np.ndarray]:
@@ -167,7 +164,7 @@ class PartShares(Answer):
         return found | {
             f"all {part}s": f"posterior means from the reports of all {part}s together; the prior is estimated from "
             "the same reports",
-            form.interval(self.level): f"of all {part}s: the estimate plus and minus a multiple of its standard error, "
+            self.heading: f"of all {part}s: the estimate plus and minus a multiple of its standard error, "
             "within 0 and 100\N{NO-BREAK SPACE}%",
         }
 
@@ -177,7 +174,7 @@ class PartShares(Answer):
         shown = {f"{part} {number}": self.estimates[number].theta for number in self.reports.shown}
         headings, rows = ["category", *shown], []
         if self.pooled is not None:
-            headings += [f"all {part}s", form.interval(self.level)]
+            headings += [f"all {part}s", self.heading]
         for place in largest_of(self.theta, top):
             row = [form.printable(self.reports.labels[place]), *(form.share(each[place]) for each in shown.values())]
             if self.pooled is not None and self.limits is not None:
