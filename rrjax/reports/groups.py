@@ -67,6 +67,15 @@ class Groups(Parts):
 
     `rrjax.read` makes them of such files. Each group is `groups.parts[number]`, which are `Reports`; the numbers begin
     with one.
+
+    Example:
+        >>> import rrjax
+        >>> one, other = (
+        ...     rrjax.Reports.of_counts(each, epsilon) for each, epsilon in (([60, 40], 1.0), ([70, 30], 2.0))
+        ... )
+        >>> groups = rrjax.reports.Groups({1: one, 2: other})
+        >>> groups.num_reports, groups.questions()
+        (200, ['shares'])
     """
 
     called_kind: ClassVar[str] = "reports that were randomized differently"
@@ -142,11 +151,10 @@ class GroupShares(PartShares):
 
 def _facts(reports: Reports) -> dict[str, Any]:
     metadata = reports.counted.metadata
-    assert metadata is not None
     return {
         "reports": reports.paths,
-        "mechanism": metadata.mechanism.name,
-        "parameters": metadata.mechanism.parameters,
+        "mechanism": reports.mechanism.name,
+        "parameters": None if metadata is None else metadata.mechanism.parameters,
         "epsilon": reports.epsilon,
         "num_reports": reports.num_reports,
     }

@@ -39,6 +39,14 @@ class TwoSampleReports(Kind):
     """Counted answers of two samples to a survey design with two unknown shares.
 
     `rrjax.read` makes them with the name of such a design and `sample=`.
+
+    Example:
+        >>> import numpy as np, rrjax
+        >>> from rrjax.io.domain import Domain
+        >>> design = rrjax.mechanisms.CheatingDetection(forced=[0.25, 0.75])
+        >>> counts, answers = np.array([[400, 600], [550, 450]]), Domain.of(["yes", "no"])
+        >>> rrjax.reports.TwoSampleReports(design, counts, answers, 0, ("die", "a", "b"), num_missing=0)
+        1,000 and 1,000 answers of two samples, by cheating-detection; yes: yes, no: no
     """
 
     called_kind: ClassVar[str] = "answers of two samples"
@@ -62,10 +70,14 @@ class TwoSampleReports(Kind):
             return []
         return [f"{form.number(self.num_missing, 'row has', 'rows have')} no answer or no sample, and are left out."]
 
+    @property
+    def numbers(self) -> str:
+        """The numbers of answers in both samples, in words."""
+        return " and ".join(f"{number:,}" for number in self.counts.sum(axis=1))
+
     def summary(self) -> str:
         """A sentence about the answers."""
-        numbers = " and ".join(f"{number:,}" for number in self.counts.sum(axis=1))
-        return f"{numbers} answers of two samples, by {self.design.name}{said(self.domain, self.yes)}"
+        return f"{self.numbers} answers of two samples, by {self.design.name}{said(self.domain, self.yes)}"
 
     def shares(self, level: float = 0.95, *, same_people: bool = False) -> TwoSampleShares:
         """Estimates both unknown shares.
@@ -217,9 +229,11 @@ class TwoSampleShares(Answer):
         """Both unknown shares with their intervals."""
         from rrjax.figures import forest_figure
 
-        titles, found = zip(*list(self.shares.items())[:2], strict=True)
-        share, _, lower, upper = zip(*found, strict=True)
-        return forest_figure({"": (titles, share, lower, upper, True)}, level=self.level, title=self.title)
+        names = "share of yes", "do not follow the rule" if "naive" in self.fields else "yes, unrelated question"
+        share, _, lower, upper = zip(*list(self.shares.values())[:2], strict=True)
+        title = f"{self.reports.numbers} answers of two samples\nshare of yes: {self.fields['share_is']}"
+        panel = (names, share, lower, upper, True)
+        return forest_figure({self.reports.design.name: panel}, level=self.level, title=title)
 
 
 def read_two_samples(
