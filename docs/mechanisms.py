@@ -10,11 +10,11 @@ import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms
-from rrjax.cli.compliance import OF
 from rrjax.io.codings import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
 from rrjax.mechanisms.longitudinal import Protocol
 from rrjax.mechanisms.table import ABBREVIATIONS, IN_R, TABLE
+from rrjax.reports.two_samples import AMONG
 
 PAGE = Path(__file__).with_suffix(".md")
 SIZE, EPSILONS = 1000, (0.5, 1.0, 2.0, 4.0)
@@ -243,7 +243,7 @@ def _two_samples() -> list[str]:
     return (
         rows
         + [
-            f"| `{kind.__name__}` | `{name}` | {_law(kind)} | {OF[kind.share]} |"
+            f"| `{kind.__name__}` | `{name}` | {_law(kind)} | {AMONG[kind.share]} |"
             for name, kind in mechanisms.TWO_SAMPLES.items()
             if issubclass(kind, mechanisms.Compliance)
         ]

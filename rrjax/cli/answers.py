@@ -1,4 +1,4 @@
-"""Which answer to a survey is yes, and parameters in the order of the answers."""
+"""Parameters of survey designs in the order of the answers."""
 
 from __future__ import annotations
 
@@ -8,38 +8,6 @@ from rrjax.io.domain import Domain
 from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
 from rrjax.mechanisms.surveys.named import as_numbers
 from rrjax.reports import form
-
-MEANINGS = {
-    "kuk": "the colour whose shares in the two decks are have and lack",
-    "triangular": 'the answer "at least one"',
-    "anchored-crosswise": 'the answer "both or neither"',
-}
-"""What a yes is, where it is not the answer yes to one question."""
-
-
-def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
-    """The category number of yes among two answers: of the given label, or of the one that means yes.
-
-    Raises:
-        UsageError: A label that is none of them, or none was given and none means yes.
-    """
-    labels = [form.printable(each) for each in domain.labels()]
-    if label is not None:
-        if label not in labels:
-            listed = " and ".join(map(repr, labels))
-            raise UsageError(
-                f"--parameter yes={label}: the answers are {listed}", flag="--parameter", value=f"yes={label}"
-            )
-        return labels.index(label)
-    if (place := domain.place_of_yes) is None:
-        one, other = labels
-        meaning = MEANINGS.get(design, "the answer that those with the attribute give")
-        raise UsageError(
-            f"--domain: which answer is the yes of {design}, {one!r} or {other!r}? It is {meaning}. Add --parameter "
-            f"yes={one} or --parameter yes={other}. Answers such as 1 and 0, yes and no, true and false need none",
-            flag="--domain",
-        )
-    return place
 
 
 def in_order(name: str, text: str, domain: Domain | None) -> str:

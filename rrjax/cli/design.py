@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import rrjax
-from rrjax.cli.answers import in_order, names_yes, place_of_yes
+from rrjax.cli.answers import in_order, names_yes
 from rrjax.cli.options import did_you_mean
 from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError
@@ -29,6 +29,7 @@ from rrjax.mechanisms import (
 from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples, parameters_of
 from rrjax.mechanisms.table import TABLE, full_name
+from rrjax.reports.yes_or_no import with_yes
 
 PANEL, WHICH = "Which survey design", "Which mechanism"
 KNOWN = [*DESIGNS, *TWO_SAMPLES]
@@ -234,9 +235,10 @@ class SurveyDesign:
         named = [text for name, text in self._given.items() if name in TABLE[self.mechanism or ""].vectors]
         return any(names_yes(text) for text in named)
 
-    def place_of_yes(self, domain: Domain) -> int:
-        """The category number of yes among two answers; errors as of `answers.place_of_yes`."""
-        return place_of_yes(domain, self.mechanism or "", self._given.get("yes"))
+    @property
+    def yes(self) -> str | None:
+        """The label of yes, if it is given."""
+        return self._given.get("yes")
 
     def made(self, domain: Domain) -> Design:
         """The design for these answers.
@@ -246,17 +248,7 @@ class SurveyDesign:
                 answer is yes.
         """
         made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}", domain)
-        if isinstance(made, YesOrNo):
-            known = not made.symmetric or domain.place_of_yes is not None or "yes" in self._given
-            made = dataclasses.replace(made, yes_category=self.place_of_yes(domain) if known else 0)
-        elif "yes" in self._given:
-            raise UsageError(
-                f"--parameter yes={self._given['yes']}: {made.name} has no yes; its numbers may be named, such as "
-                "LABEL:1/6",
-                flag="--parameter",
-                value=self._given["yes"],
-            )
-        return made
+        return with_yes(made, domain, self.yes)
 
     def _of_size(self, num_categories: int | None, said: str, domain: Domain | None = None) -> Design:
         """The design; `said` says in a message where K comes from."""

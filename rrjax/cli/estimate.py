@@ -10,8 +10,6 @@ from rrjax.cli import numbers, show
 from rrjax.cli.compliance import Samples
 from rrjax.cli.compliance import run as run_compliance
 from rrjax.cli.design import SurveyDesign
-from rrjax.cli.groups import groups_in
-from rrjax.cli.groups import run as run_groups
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.joint import Joint
 from rrjax.cli.joint import run as run_joint
@@ -27,15 +25,16 @@ from rrjax.cli.options import (
     refuse_flags,
 )
 from rrjax.cli.outlets import deliver
+from rrjax.cli.parts import run as run_parts
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
-from rrjax.cli.rounds import rounds_in
-from rrjax.cli.rounds import run as run_rounds
 from rrjax.cli.statements import run as run_statements
 from rrjax.cli.tree import run as run_tree
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST
 from rrjax.io.numbers import of_numbers
+from rrjax.reports.groups import Groups, groups_of
 from rrjax.reports.reports import Reports
+from rrjax.reports.rounds import Rounds, several_rounds
 
 
 @flags()
@@ -102,7 +101,6 @@ def estimate(
             "--estimator": estimator,
             "--ordered": ordered,
             "--at-once": confidence.at_once,
-            "--plot": output.plot,
             "--counts": reading.counts,
             **asked.flags,
         },
@@ -128,18 +126,18 @@ def estimate(
         (run_tree if joint.tree else run_joint)(files, joint, confidence.level, output)
         return
     chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
-    if parts := groups_in(files):
+    if groups := groups_of(files.source):
         others = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--counts": reading.counts}
         refuse_flags(
             others | chosen | {"--plot": output.plot} | asked.flags,
             "files that were randomized differently",
             "give one of them, or ",
         )
-        run_groups(parts, confidence.level, output)
+        run_parts(Groups, groups, files, confidence.level, output)
         return
-    if rounds := rounds_in(files):
+    if rounds := several_rounds(files.source):
         refuse_flags(chosen | {"--plot": output.plot} | asked.flags, "several rounds", "give the file of one, or ")
-        run_rounds(files, rounds, confidence.level, output)
+        run_parts(Rounds, rounds, files, confidence.level, output)
         return
     if of_numbers(files.source.metadata()):
         numbers.refuse_others(

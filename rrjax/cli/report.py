@@ -15,15 +15,17 @@ import rrjax
 from rrjax.cli import report_columns, report_rounds, report_shares, report_trust, show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
+from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_flags
+from rrjax.cli.parts import read_parts
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
-from rrjax.cli.rounds import FoundRounds, find_rounds, rounds_in
-from rrjax.cli.spending import Spending
 from rrjax.data.errors import UsageError, check_installed
 from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
 from rrjax.io.write import check_writable
 from rrjax.reports import form
+from rrjax.reports.privacy_loss import PrivacyLoss
+from rrjax.reports.rounds import Rounds, RoundShares, several_rounds
 
 MOST_ROWS = 5000
 
@@ -108,39 +110,39 @@ def report(
             flag="--memo",
             value=memo,
         )
-    if rounds := rounds_in(files):
+    if rounds := several_rounds(files.source):
         chosen = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--ordered": ordered}
         refuse_flags(chosen | asked.flags, "several rounds", "give the file of one, or ")
         with show.status("Estimating …") as status:
-            found = find_rounds(files, rounds)
-            spending = _with_memo(found.spending, memo, found.collections)
-            found = dataclasses.replace(found, spending=spending)
+            with ending_at_once():
+                found = read_parts(Rounds, rounds, files).shares(level, simultaneous=True)
+            found = dataclasses.replace(found, loss=_with_memo(found.loss, memo, rounds))
             status.update("Writing …")
-            _write_rounds(out, found, files, context, title, level, top)
-        show.say(found.summary())
+            _write_rounds(out, found, files, context, title, top)
+        show.say(found.title)
         show.warn(found.warnings)
-        show.say(spending.sentence())
+        show.say(found.loss.sentence())
         show.show_files({"Page": out})
         return
     with show.status("Counting …") as status:
         collection = read_collection(files, epsilon, design)
-        spending = None
+        loss = None
         if metadata is not None and metadata.round is not None:
-            spending = _with_memo(Spending(metadata, np.ones(collection.num_reports, np.int64)), memo, [metadata.round])
+            loss = _with_memo(PrivacyLoss(metadata, np.ones(collection.num_reports, np.int64)), memo, [metadata.round])
         status.update("Estimating …")
         findings = find(collection, asked, level, top, ordered)
         status.update("Writing …")
-        _write(out, findings, context, title, spending)
+        _write(out, findings, context, title, loss)
     show.say(collection.summary())
     show.warn(collection.warnings)
     show.show_files({"Page": out})
 
 
-def _with_memo(spending: Spending, memo: Path | None, rounds: Collection[int]) -> Spending:
-    return spending if memo is None else spending.with_memo(memo, rounds)
+def _with_memo(loss: PrivacyLoss, memo: Path | None, rounds: Collection[int]) -> PrivacyLoss:
+    return loss if memo is None else loss.with_memo(memo, rounds)
 
 
-def _write(out: Path, findings: Findings, context: typer.Context, title: str | None, spending: Spending | None) -> None:
+def _write(out: Path, findings: Findings, context: typer.Context, title: str | None, loss: PrivacyLoss | None) -> None:
     """Writes the page about one collection from its parts."""
     collection = findings.collection
     about, metadata = report_trust.quoted(form.printable(collection.counted.column)), collection.counted.metadata
@@ -152,7 +154,7 @@ def _write(out: Path, findings: Findings, context: typer.Context, title: str | N
         "All categories in order": report_shares.in_order(findings),
         "How far to believe it": [*report_trust.believed(findings), *report_trust.likeliest(findings)],
         f"What ε = {collection.epsilon:.4g} means": report_trust.meaning(findings),
-        "What users have spent": [] if spending is None else report_rounds.spent(spending, of_round),
+        "What users have spent": [] if loss is None else report_rounds.spent(loss, of_round),
         "How this page was made": report_trust.how_made(findings, context, datetime.now().astimezone()),
     }
     lead = paragraph(
@@ -172,12 +174,12 @@ def _write_columns(out: Path, found: report_columns.ColumnFindings, context: typ
 
 
 def _write_rounds(
-    out: Path, found: FoundRounds, files: Files, context: typer.Context, title: str | None, level: float, top: int
+    out: Path, found: RoundShares, files: Files, context: typer.Context, title: str | None, top: int
 ) -> None:
     """Writes the page about several rounds."""
-    about, number = report_trust.quoted(form.printable(found.last.counted.column)), len(found.collections)
+    about, number = report_trust.quoted(form.printable(found.reports.main.counted.column)), len(found.estimates)
     title = title or f"What {number:,} rounds of randomized reports say about {about}"
-    parts = report_rounds.parts_of(found, files, level, top, context, datetime.now().astimezone())
+    parts = report_rounds.parts_of(found, files, top, context, datetime.now().astimezone())
     head = [paragraph(report_rounds.lead(found), kind="lead"), *report_trust.card(found.warnings)]
     _write_parts(out, title, parts, head)
 

@@ -10,63 +10,62 @@ import typer
 from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
 from rrjax.cli.report_trust import after_at_most, change_of_odds, provenance
-from rrjax.cli.rounds import FoundRounds
-from rrjax.cli.spending import Spending
 from rrjax.figures.html import Markup, joined, listing, paragraph, strip, table
 from rrjax.reports import form
 from rrjax.reports.estimates import largest_of
+from rrjax.reports.privacy_loss import PrivacyLoss
+from rrjax.reports.rounds import RoundShares
 
 _PRIOR = 0.1
 
 
 def parts_of(
-    found: FoundRounds, files: Files, level: float, top: int, context: typer.Context, made: datetime
+    found: RoundShares, files: Files, top: int, context: typer.Context, made: datetime
 ) -> dict[str, list[Markup]]:
     """The parts of the page, by their headings."""
-    size = found.last.num_categories
-    each = level if found.together is None or size == 2 else 1 - (1 - level) / size  # two shares add up to one
-    limits = None if found.together is None else found.together.interval(each)
+    rounds = found.reports
     estimate = "each round by posterior means (empirical Bayes)"
-    if limits is not None:
+    if found.pooled is not None:
         estimate += (
             ", and all reports of each user together; intervals: normal approximation, simultaneous (Bonferroni), "
-            f"{form.in_full(level)}"
+            f"{form.in_full(found.level)}"
         )
     return {
-        "In short": _in_short(found, limits, top),
-        "The shares in each round": _shares(found, limits, level, top),
-        "What users have spent": spent(found.spending, list(found.collections)),
+        "In short": _in_short(found, top),
+        "The shares in each round": _shares(found, top),
+        "What users have spent": spent(found.loss, list(rounds.parts)),
         "How this page was made": [
             provenance(
-                found.last,
+                rounds.main,
                 files.source,
                 context,
                 made,
                 estimate=estimate,
-                reports=f"{found.spending.numbers.sum():,} in {len(found.collections):,} rounds",
+                reports=f"{rounds.num_reports:,} in {len(rounds.parts):,} rounds",
             )
         ],
     }
 
 
-def lead(found: FoundRounds) -> str:
+def lead(found: RoundShares) -> str:
     """A sentence below the title."""
-    spending = found.spending
+    rounds = found.reports
     return (
-        f"{len(spending.numbers):,} people gave {spending.numbers.sum():,} reports in {len(found.collections):,} "
-        f"rounds, each on one of {found.last.num_categories:,} categories. The value of a person was made partly "
-        "random once and kept, and every report was made partly random again; from all reports together the shares "
-        "can be estimated."
+        f"{len(found.loss.numbers):,} people gave {rounds.num_reports:,} reports in {len(rounds.parts):,} rounds, each "
+        f"on one of {len(rounds.labels):,} categories. The value of a person was made partly random once and kept, and "
+        "every report was made partly random again; from all reports together the shares can be estimated."
     )
 
 
-def _in_short(found, limits, top) -> list[Markup]:
+def _in_short(found: RoundShares, top: int) -> list[Markup]:
     named: list[object] = []
     for place in largest_of(found.theta, min(top, 3)):
-        between = "" if limits is None else f" ({form.between(limits[0][place], limits[1][place])})"
-        name = joined(Markup("<strong>"), label(found.last.labels[place]), Markup("</strong>"))
+        between = "" if found.limits is None else f" ({form.between(*(each[place] for each in found.limits))})"
+        name = joined(Markup("<strong>"), label(found.reports.labels[place]), Markup("</strong>"))
         named += [", ", name, f" with about {form.share(found.theta[place])}{between}"]
-    of = "all rounds together, if values did not change" if limits is not None else f"round {max(found.collections)}"
+    of = "all rounds together, if values did not change"
+    if found.pooled is None:
+        of = f"round {max(found.estimates)}"
     return [
         listing(
             [
@@ -78,44 +77,26 @@ def _in_short(found, limits, top) -> list[Markup]:
     ]
 
 
-def _shares(found, limits, level, top) -> list[Markup]:
-    places, size = largest_of(found.theta, top), found.last.num_categories
-    columns: list[object] = ["Category", *(f"Round {number}" for number in found.shown)]
-    end = 1.0
-    if limits is not None:
-        end = float(limits[1][places].max())
-        ends = Markup(f'Drawn<span class="ends"><span>0</span><span>{form.percent(end)}</span></span>')
-        columns += ["All rounds", f"{form.in_full(level)} interval, simultaneous", ends]
-    rows = []
-    for place in places:
-        row = [label(found.last.labels[place])]
-        row += [form.share(found.estimates[number].theta[place]) for number in found.shown]
-        if limits is not None:
-            value, lower, upper = (float(each[place]) for each in (found.theta, *limits))
-            row += [form.share(value), form.between(lower, upper), strip(value, lower, upper, end)]
-        rows.append(row)
+def _shares(found: RoundShares, top: int) -> list[Markup]:
+    cells, places, size = found.cells(top), largest_of(found.theta, top), len(found.theta)
+    headings: list[object] = [heading.capitalize() for heading in cells.headings]
+    rows = [[label(found.reports.labels[place]), *row[1:]] for place, row in zip(places, cells.rows, strict=True)]
+    if found.limits is not None:
+        lower, upper = (each[places] for each in found.limits)
+        end = float(upper.max())
+        headings.append(Markup(f'Drawn<span class="ends"><span>0</span><span>{form.percent(end)}</span></span>'))
+        for row, share, low, high in zip(rows, found.theta[places], lower, upper, strict=True):
+            row.append(strip(float(share), float(low), float(high), end))
     which = f"All {size:,} categories" if len(places) == size else f"The {len(places)} largest of {size:,} categories"
-    left = len(found.collections) - len(found.shown)
-    points = [
-        "Round: estimated from the reports of that round alone. Reports of one user in two rounds depend on each "
-        "other.",
-        *([f"{form.number(left, 'earlier round is', 'earlier rounds are')} not shown here."] if left else []),
+    return [
+        table(headings, rows, f"{which}. Estimated shares of all people who hold the category."),
+        listing(found.about_shares),
     ]
-    if found.together is None:
-        points.append("All reports of each user together are not estimated, because there are too many.")
-    else:
-        points += [
-            "All rounds: estimated from all reports of each user together. It holds for users whose value did not "
-            "change.",
-            f"Interval: of all rounds, by the normal approximation. The intervals are simultaneous, with "
-            f"{form.in_full(level)} confidence.",
-        ]
-    return [table(columns, rows, f"{which}. Estimated shares of all people who hold the category."), listing(points)]
 
 
-def spent(spending: Spending, rounds: list[int]) -> list[Markup]:
+def spent(loss: PrivacyLoss, rounds: list[int]) -> list[Markup]:
     """What users have spent, as far as the files tell it."""
-    median, most = spending.median, spending.most
+    median, most = loss.median, loss.most
     numbers = {1: "One report"}
     if most > 1:
         if median > 1:
@@ -123,14 +104,14 @@ def spent(spending: Spending, rounds: list[int]) -> list[Markup]:
         numbers[most] = f"{most:,} reports, the most of any user"
         if median == most:
             numbers[most] = f"{most:,} reports, the median and the most of any user"
-    losses = [(name, spending.after(number)) for number, name in numbers.items()]
-    losses.append(("Any number of reports", spending.one_value))
+    losses = [(name, loss.after(number)) for number, name in numbers.items()]
+    losses.append(("Any number of reports", loss.one_value))
     rows = []
     for name, epsilon in losses:
         factor = math.exp(epsilon)
         rows.append([name, f"{epsilon:.4g}", change_of_odds(factor), after_at_most(_PRIOR, factor)])
     before = f"{form.in_full(_PRIOR)} before, at most"
-    one = f"{spending.one_value:g}"
+    one = f"{loss.one_value:g}"
     points = [
         f"A user whose value changed spends up to ε∞ = {one} again with every new value. The reports do not tell who "
         "changed; the memo of the collector does.",
@@ -139,18 +120,18 @@ def spent(spending: Spending, rounds: list[int]) -> list[Markup]:
     ]
     named = f"round {rounds[0]}" if len(rounds) == 1 else f"the rounds {', '.join(map(str, rounds))}"
     points.append(f"This page is about {named}: what users spend with reports in other rounds is not counted.")
-    if spending.answers is not None and spending.answers_per_user is not None:
-        middle, largest = spending.answers_per_user
+    if loss.answers is not None and loss.answers_per_user is not None:
+        middle, largest = loss.answers_per_user
         points.insert(
             1,
-            f"The memo, after {form.number(spending.memo_rounds, 'round', 'rounds')}, holds "
-            f"{form.number(int(spending.answers.sum()), 'permanent answer', 'permanent answers')} of "
-            f"{form.number(len(spending.answers), 'user', 'users')}, each of which spends up to {one}: a user has "
-            f"spent at most {middle * spending.one_value:g} (median), no user more than "
-            f"{largest * spending.one_value:g}, the times of changes apart.",
+            f"The memo, after {form.number(loss.memo_rounds, 'round', 'rounds')}, holds "
+            f"{form.number(int(loss.answers.sum()), 'permanent answer', 'permanent answers')} of "
+            f"{form.number(len(loss.answers), 'user', 'users')}, each of which spends up to {one}: a user has "
+            f"spent at most {middle * loss.one_value:g} (median), no user more than "
+            f"{largest * loss.one_value:g}, the times of changes apart.",
         )
     made = "Each value was randomized once, for all rounds, and this permanent answer again for every report."
-    if spending.metadata.simulated:
+    if loss.metadata.simulated:
         made = f"These reports are a simulation and protect nobody; this is what real ones would spend. {made}"
     return [
         paragraph(made),

@@ -5,8 +5,21 @@ sentences for a notebook, a file or the terminal.
 """
 
 from rrjax.reports.answer import Answer, Cells
+from rrjax.reports.groups import Groups, GroupShares
 from rrjax.reports.reading import read as read
 from rrjax.reports.reports import Reports as Reports
+from rrjax.reports.rounds import Rounds, RoundShares
 from rrjax.reports.shares import Shares
+from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
 
-__all__ = ["Answer", "Cells", "Shares"]
+__all__ = [
+    "Answer",
+    "Cells",
+    "GroupShares",
+    "Groups",
+    "RoundShares",
+    "Rounds",
+    "Shares",
+    "TwoSampleReports",
+    "TwoSampleShares",
+]

@@ -35,6 +35,18 @@ class Kind:
     called_kind: ClassVar[str] = "reports"
     """The kind in words, for messages."""
 
+    if TYPE_CHECKING:
+        warnings: Any
+        """What is odd about the reports."""
+
+    def summary(self) -> str:
+        """Sentences about the reports: how many they are, of what, and how they were randomized."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """The sentences about the reports, and what is odd about them."""
+        return "\n".join([self.summary(), *(f"Warning: {warning}" for warning in self.warnings)])
+
     @classmethod
     def questions(cls) -> list[str]:
         """The questions that these reports can answer."""
@@ -56,6 +68,16 @@ class NoSuchQuestion(AttributeError):  # noqa: N818
 def _refused(reports: Kind, question: str) -> Exception:
     message = f"{reports.called_kind} cannot answer {question!r}; they answer {', '.join(reports.questions())}"
     return NoSuchQuestion(message)
+
+
+def check_rate(argument: str, value: float) -> None:
+    """Refuses a level or a rate outside of (0, 1).
+
+    Raises:
+        ArgumentError, UsageError: It is one.
+    """
+    if not 0 < value < 1:
+        raise refusal(argument, f"{option(argument)} must lie between 0 and 1, got {value:g}", value=value)
 
 
 def ask(reports: Kind, question: str, given: Mapping[str, Any]) -> Answer:

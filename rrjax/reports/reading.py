@@ -24,17 +24,30 @@ from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.source import Source, copies, identity
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of
-from rrjax.mechanisms import DESIGNS, Design, PureMechanism, RandomizedResponse, SupportMechanism
+from rrjax.mechanisms import (
+    DESIGNS,
+    TWO_SAMPLES,
+    Design,
+    PureMechanism,
+    RandomizedResponse,
+    SupportMechanism,
+    TwoSamples,
+)
 from rrjax.mechanisms.surveys.design import YesOrNo
-from rrjax.mechanisms.surveys.named import make_design
+from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.reports.reports import Reports, checked
+from rrjax.reports.yes_or_no import with_yes
 
 P = ParamSpec("P")
 T = TypeVar("T")
 if TYPE_CHECKING:
     from jaxtyping import ArrayLike
     from narwhals.stable.v2.typing import IntoFrame
+
+    from rrjax.reports.groups import Groups
+    from rrjax.reports.rounds import Rounds
+    from rrjax.reports.two_samples import TwoSampleReports
 
 
 MOST_REPORTS = 2**53
@@ -59,14 +72,15 @@ def read(
     column: str | None = None,
     epsilon: float | None = None,
     domain: Labels | None = None,
-    mechanism: str | Design | None = None,
+    mechanism: str | Design | TwoSamples | None = None,
     parameters: Mapping[str, Any] | None = None,
+    sample: str | None = None,
     counts: str | None = None,
     missing: Sequence[str] = (),
     format: Literal["csv", "tsv", "parquet", "jsonl", "transactions"] | None = None,  # noqa: A002
     header: bool | None = None,
     delimiter: str | None = None,
-) -> Reports:
+) -> Reports | Rounds | Groups | TwoSampleReports:
     """Reads the reports in files or in a data frame, with how they were made.
 
     Files that `rrjax randomize` wrote say it themselves; of others it is told by `epsilon` (randomized response), or by
@@ -81,7 +95,10 @@ def read(
         domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
             name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
         mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed.
-        parameters: The parameters of a design that is named: numbers, lists of them, or texts such as "2/3".
+        parameters: The parameters of a design that is named: numbers, lists of them, or texts such as "2/3". "yes" is
+            the label of the yes, where it does not say so itself.
+        sample: For a design of two samples: the column that says which sample a row is of, and its two levels in the
+            order of the parameters, such as "question=sensitive,anchor".
         counts: Name of a column of counts, if the table holds counts already.
         missing: Texts that stand for a missing answer; empty cells always do.
         format: Format of files whose names do not say it.
@@ -89,7 +106,8 @@ def read(
         delimiter: The character between the columns of a CSV.
 
     Returns:
-        `Reports`.
+        `Reports`; of files of several rounds of a longitudinal protocol `reports.Rounds`, of files that were randomized
+        differently `reports.Groups`, and of a design of two samples `reports.TwoSampleReports`.
 
     Raises:
         DataError: A file, column, row or metadata that cannot be used.
@@ -102,19 +120,49 @@ def read(
         >>> reports.num_reports, reports.counts.tolist()
         (1000, [600, 400])
     """
-    made = _design_of(mechanism, parameters)
-    named = mechanism.name if isinstance(mechanism, Design) else mechanism or ""
+    two = _two_samples(mechanism, parameters)
+    made = _design_of(mechanism, parameters) if two is None else None
+    named = mechanism.name if isinstance(mechanism, Design | TwoSamples) else mechanism or ""
+    if (two is None) is not (sample is None):
+        problem = f"says which of two samples a row is of, and mechanism={named} has {'one' if two is None else 'two'}"
+        raise ArgumentError.about("sample", problem, value=sample)
     known = as_domain(domain)
     files = _files(data)
     if files is None:
-        of_files = {"format": format, "header": header, "delimiter": delimiter}
+        of_files = {"format": format, "header": header, "delimiter": delimiter, "sample": sample}
         argument = next((name for name, value in of_files.items() if value is not None), None)
         if argument is not None:
             raise ArgumentError.about(argument, "is of files, and this is a data frame")
         return _of_frame(data, column, epsilon, known, made, counts, missing)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
     source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
-    return read_source(source, epsilon, known, counts, made, named)
+    if two is None:
+        return kind_of(source, epsilon, known, counts, made, named)
+    from rrjax.reports.two_samples import read_two_samples
+
+    return read_two_samples(source, known, *two, sample, epsilon, counts)
+
+
+def kind_of(
+    source: Source,
+    epsilon: float | None,
+    domain: Domain | None,
+    counts: str | None = None,
+    design: Callable[[Domain], Design] | None = None,
+    named: str = "",
+) -> Reports | Rounds | Groups:
+    """The reports in files, of the kind that their metadata tell; arguments and errors as of `read_source`."""
+    from rrjax.reports.groups import Groups, groups_of
+    from rrjax.reports.rounds import Rounds, several_rounds
+
+    def reports_of(part):
+        return read_source(part, epsilon, domain, counts, design, named)
+
+    if groups := groups_of(source):
+        return Groups({number: reports_of(each) for number, each in groups.items()})
+    if rounds := several_rounds(source):
+        return Rounds({number: reports_of(each) for number, each in rounds.items()})
+    return reports_of(source)
 
 
 @in_float64
@@ -259,7 +307,7 @@ def read_source(
         check_epsilon(epsilon)
     name, metadata = os.path.basename(source.files()[0]), source.metadata()
     if design is not None:
-        _check_design(source, name, epsilon, domain, named)
+        check_design(source, name, epsilon, domain, named)
         assert domain is not None
         made = design(domain)
         return checked(of_design(_count(source, domain, counts), made, source, counts is not None))
@@ -328,19 +376,30 @@ def _design_of(mechanism, parameters):
             raise ArgumentError.about("parameters", "are of a design: name it with mechanism=")
         return None
     if mechanism not in DESIGNS:
-        problem = f"must be a design or the name of one, {', '.join(DESIGNS)}; got {mechanism!r}"
+        problem = f"must be a design or the name of one, {', '.join([*DESIGNS, *TWO_SAMPLES])}; got {mechanism!r}"
         raise ArgumentError.about("mechanism", problem, value=mechanism)
+    numbers = dict(parameters or {})
+    yes = numbers.pop("yes", None)
 
     def made(domain):
-        design = make_design(mechanism, parameters or {}, domain.num_categories)
-        if isinstance(design, YesOrNo) and domain.place_of_yes is not None:
-            return dataclasses.replace(design, yes_category=domain.place_of_yes)
-        if isinstance(design, YesOrNo) and not design.symmetric:
-            problem = "must say which answer is the yes, by a label such as 1, yes or true; or make the design yourself"
-            raise ArgumentError.about("domain", problem, value=domain)
-        return design
+        design = make_design(mechanism, numbers, domain.num_categories)
+        _check_sizes(domain.num_categories, "answers in the domain", mechanism=design.num_categories)
+        return with_yes(design, domain, yes)
 
     return made
+
+
+def _two_samples(mechanism, parameters):
+    """The design of two samples and the label of its yes, which may be None; None for another mechanism."""
+    numbers = dict(parameters or {})
+    yes = numbers.pop("yes", None)
+    if isinstance(mechanism, TwoSamples):
+        if numbers:
+            raise ArgumentError.about("parameters", "are of a design that is named; this one has its own")
+        return mechanism, yes
+    if isinstance(mechanism, str) and mechanism in TWO_SAMPLES:
+        return make_two_samples(mechanism, numbers), yes
+    return None
 
 
 def _of_frame(frame, column, epsilon, domain, design, counts, missing):
@@ -371,7 +430,7 @@ def _count(source, domain, counts):
     return io.count_reports(source, domain) if counts is None else io.read_counts(source, counts, domain)
 
 
-def _check_design(source, name, epsilon, domain, named):
+def check_design(source, name, epsilon, domain, named):
     """Refuses what contradicts a survey design."""
     if source.metadata() is not None:
         raise refusal(

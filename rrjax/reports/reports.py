@@ -374,10 +374,6 @@ class Reports(Kind):
 
         return shares_of(self, level, simultaneous, fdr, estimator, ordered)
 
-    def __repr__(self) -> str:
-        """The number of reports, their column, domain, mechanism and ε, and what is odd about them."""
-        return "\n".join([self.summary(), *(f"Warning: {warning}" for warning in self.warnings)])
-
     def summary(self, name: str = "") -> str:
         """A sentence about the collection, which begins with a name if there are several."""
         of = "" if self.tallied is None else f" of {self.mechanism.name}"

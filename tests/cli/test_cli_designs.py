@@ -350,7 +350,6 @@ def test_who_complies_is_estimated_from_two_samples(answers):
         ("estimate", ("--sample", "question"), "--sample"),
         ("estimate", ("--sample", "question=anchor,anchor"), "--sample"),
         ("estimate", ("--sample", "question=anchor,other"), "--sample"),
-        ("estimate", (*sample, "--plot", "c.png"), "--plot"),
         ("estimate", (*sample, "--epsilon", "1"), "--epsilon"),
         ("estimate", (*sample, "--at-once"), "--at-once"),
         ("estimate", (*sample, "--ordered"), "--ordered"),

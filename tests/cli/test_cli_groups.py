@@ -41,7 +41,7 @@ def test_files_that_were_randomized_differently_are_estimated_together(collected
     for row in found["top"]:
         truth = TRUE[row["label"]] / NUMBER
         assert abs(row["all_groups"] - truth) < 4 * row["all_groups_standard_error"]
-        assert abs(row["mle"] - row["all_groups"]) < row["all_groups_standard_error"]
+        assert abs(row["likeliest"] - row["all_groups"]) < row["all_groups_standard_error"]
     assert max(row["all_groups_standard_error"] for row in found["top"]) < 0.012
     with open("all.csv") as file:
         assert file.readline().strip().split(",")[:2] == ["label", "group_1"]

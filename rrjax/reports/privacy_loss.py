@@ -1,4 +1,4 @@
-"""What users of a longitudinal protocol have spent, as far as the files of their reports and the memo tell it."""
+"""The privacy loss of the users of a longitudinal protocol, as far as files of their reports and a memo tell it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from rrjax.data.errors import DataError
+from rrjax.data.errors import DataError, option
 from rrjax.io.memos import MemoFile, head_of
 from rrjax.io.metadata import Metadata
 from rrjax.mechanisms import PROTOCOLS
@@ -17,7 +18,7 @@ from rrjax.reports import form
 
 
 @dataclasses.dataclass(frozen=True)
-class Spending:
+class PrivacyLoss:
     """The reports of each user, and what they spend.
 
     Attributes:
@@ -32,7 +33,7 @@ class Spending:
     answers: np.ndarray | None = None
     memo_rounds: int = 0
 
-    def with_memo(self, memo: Path, rounds: Collection[int]) -> Spending:
+    def with_memo(self, memo: Path, rounds: Collection[int]) -> PrivacyLoss:
         """With the numbers of permanent answers, the only thing that is taken from a memo.
 
         Raises:
@@ -44,8 +45,8 @@ class Spending:
         lacking = [number for number in rounds if number not in memos.rounds]
         if lacking:
             raise DataError(
-                f"--memo {memo}: it has the rounds {', '.join(map(str, memos.rounds))}, and the reports are of round "
-                f"{lacking[0]}, too: it is an old copy. Give the memo that was written last.",
+                f"{option('memo')} {memo}: it has the rounds {', '.join(map(str, memos.rounds))}, and the reports are "
+                f"of round {lacking[0]}, too: it is an old copy. Give the memo that was written last.",
                 file=str(memo),
                 argument="memo",
             )
@@ -64,7 +65,8 @@ class Spending:
     def after(self, number: int) -> float:
         """The exact ε of this number of reports of one value."""
         record: Any = self.metadata.mechanism
-        return float(PROTOCOLS[record.name](**record.parameters).epsilon_after(number))
+        with jax.enable_x64(True):
+            return float(PROTOCOLS[record.name](**record.parameters).epsilon_after(number))
 
     @property
     def median(self) -> int:

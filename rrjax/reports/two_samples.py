@@ -1,0 +1,293 @@
+"""Answers of two samples to a survey design with two unknown shares: that of yes, and that of who breaks the rule."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import numpy as np
+
+from rrjax import inference
+from rrjax.data.errors import option, refusal
+from rrjax.io.domain import Domain
+from rrjax.io.rows import count_pairs
+from rrjax.io.source import Source
+from rrjax.mechanisms import Compliance, TwoSamples
+from rrjax.reports import form
+from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.kind import Kind, check_rate
+from rrjax.reports.pooled import normal_interval
+from rrjax.reports.reading import check_design
+from rrjax.reports.yes_or_no import place_of_yes, said
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AMONG = {"complying": "among those who follow the rule", "all": "among all", "least": "among all (lower bound)"}
+"""Of whom the share of yes is, by the design."""
+MISFIT = 0.01
+"""Largest p-value at which the answers are said not to fit the design."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class TwoSampleReports(Kind):
+    """Counted answers of two samples to a survey design with two unknown shares.
+
+    `rrjax.read` makes them with the name of such a design and `sample=`.
+
+    Example:
+        >>> import numpy as np, rrjax
+        >>> from rrjax.io.domain import Domain
+        >>> design = rrjax.mechanisms.CheatingDetection(forced=[0.25, 0.75])
+        >>> counts, answers = np.array([[400, 600], [550, 450]]), Domain.of(["yes", "no"])
+        >>> rrjax.reports.TwoSampleReports(design, counts, answers, 0, ("die", "a", "b"), num_missing=0)
+        1,000 and 1,000 answers of two samples, by cheating-detection; yes: yes, no: no
+    """
+
+    called_kind: ClassVar[str] = "answers of two samples"
+
+    design: TwoSamples
+    counts: np.ndarray
+    """`[2, 2]`, the numbers of yes and no in each sample."""
+    domain: Domain
+    """The two answers."""
+    yes: int
+    """The number of the answer that is yes, 0 or 1."""
+    sample: tuple[str, str, str]
+    """The column that says which sample a row is of, and its two levels in the order of the design's parameters."""
+    num_missing: int
+    """Rows without an answer or a sample, which do not count."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Whether rows are left out."""
+        if not self.num_missing:
+            return []
+        return [f"{form.number(self.num_missing, 'row has', 'rows have')} no answer or no sample, and are left out."]
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of answers in both samples, in words."""
+        return " and ".join(f"{number:,}" for number in self.counts.sum(axis=1))
+
+    def summary(self) -> str:
+        """A sentence about the answers."""
+        return f"{self.numbers} answers of two samples, by {self.design.name}{said(self.domain, self.yes)}"
+
+    def shares(self, level: float = 0.95, *, same_people: bool = False) -> TwoSampleShares:
+        """Estimates both unknown shares.
+
+        Args:
+            level: Confidence level of the intervals, in (0, 1).
+            same_people: Whether both samples are answers of the same people, such as to a sensitive and an anchor
+                question.
+
+        Returns:
+            `TwoSampleShares`, computed in float64.
+
+        Raises:
+            ArgumentError: A level outside of (0, 1), or the same people for a design of different ones.
+        """
+        check_rate("level", level)
+        design: Any = self.design
+        with jax.enable_x64(True):
+            if isinstance(design, Compliance):
+                found: Any = inference.compliance(self.counts, design, level=level, same_people=same_people)
+            elif not same_people:
+                found = inference.unrelated_question(self.counts, design, level=level)
+            else:
+                flag = "--same-people"
+                problem = (
+                    f"the samples of {option('mechanism')} {design.name} must be of different people: leave it out"
+                )
+                raise refusal("same_people", f"{option('same_people', flag)}: {problem}", flag=flag)
+        numbers = {name: np.asarray(value).tolist() for name, value in found._asdict().items()}
+        return TwoSampleShares(self, level, same_people, numbers)
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class TwoSampleShares(Answer):
+    """Two unknown shares from two samples: that of yes, and of who does not follow the rule, or says yes anyway."""
+
+    written: ClassVar[str] = "Estimates"
+    page: ClassVar[str] = "mechanisms"
+
+    reports: TwoSampleReports
+    level: float
+    """The confidence level of the intervals."""
+    same_people: bool
+    """Whether both samples are answers of the same people."""
+    numbers: dict[str, Any]
+    """The fields of `rrjax.inference.compliance`, or of `rrjax.inference.unrelated_question`."""
+
+    @property
+    def title(self) -> str:
+        """The numbers of answers, their design, and which answer is yes."""
+        return self.reports.summary()
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """`numbers`, of whom the share is, and limits of the other share by the normal approximation."""
+        second = "not_complying" if "not_complying" in self.numbers else "unrelated"
+        share, error = (np.asarray(self.numbers[name]) for name in (second, f"{second}_error"))
+        lower, upper = map(float, normal_interval(share, error, self.level))
+        kind = self.reports.design
+        among = AMONG[kind.share if isinstance(kind, Compliance) else "all"]
+        return self.numbers | {"share_is": among, f"{second}_lower": lower, f"{second}_upper": upper}
+
+    @property
+    def shares(self) -> dict[str, tuple[float, ...]]:
+        """Share, standard error and limits by title; NaN for what is not known."""
+        return {title: tuple(self.fields.get(each, math.nan) for each in names) for title, _, *names in self._rows}
+
+    @property
+    def _rows(self):
+        """Title, meaning, and the fields of share, standard error and limits."""
+        yes, limits = f"share of yes {self.fields['share_is']}", ("lower", "upper")
+        rows = [
+            (yes, "yes to the sensitive question, by maximum likelihood", "share", "standard_error", *limits),
+            ("share who do not follow the rule", "whatever their true answer is", *_named("not_complying")),
+            ("share of yes to the unrelated question", "as if it were put to everybody", *_named("unrelated")),
+            ("share of yes if everybody followed the rule", "the maximum likelihood estimate if so", *_named("naive")),
+        ]
+        return [row for row in rows if row[2] in self.fields]
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """One row: the mechanism, and all numbers."""
+        numbers = {name: value for name, value in self.fields.items() if isinstance(value, float)}
+        return {name: np.asarray([value]) for name, value in {"mechanism": self.reports.design.name, **numbers}.items()}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The design, the counts and all numbers."""
+        reports = self.reports
+        return {
+            "mechanism": reports.design.name,
+            "counts": reports.counts.tolist(),
+            "num_missing": reports.num_missing,
+            "yes": str(reports.domain.labels()[reports.yes]),
+            "warnings": self.warnings,
+            "level": self.level,
+            "same_people": self.same_people,
+            **self.fields,
+        }
+
+    @property
+    def warnings(self) -> list[str]:
+        """Rows that are left out, answers that do not fit the design, and an estimate at the boundary."""
+        numbers, sentences = self.numbers, list(self.reports.warnings)
+        if numbers["fit_p_value"] <= MISFIT:
+            sentences.append(
+                f"No shares explain these answers ({_p(numbers['fit_p_value'])}): do not use the estimates. Check "
+                f"{option('parameters', '--parameter')}, which answer is yes, and {option('sample')}."
+            )
+            if numbers["swapped_p_value"] > MISFIT:
+                column, first, second = self.reports.sample
+                sentences.append(
+                    f"With the two samples exchanged they fit ({_p(numbers['swapped_p_value'])}): give "
+                    f"{option('sample')} {column}={second},{first} if the parameters are in that order."
+                )
+        if not math.isfinite(numbers["share"]):
+            sentences.append("By these answers nobody follows the rule, so they say nothing of those who do.")
+        elif not math.isfinite(numbers["standard_error"]):
+            sentences.append("The estimate is at the boundary of possible shares, and has no standard errors.")
+        return sentences
+
+    @property
+    def sentences(self) -> list[str]:
+        """The tests, and which intervals these are."""
+        complies, inside = "p_value" in self.numbers, math.isfinite(self.numbers["standard_error"])
+        return [
+            *([f"Test that everybody follows the rule: {_p(self.numbers['p_value'])}."] if complies else []),
+            f"Test that the answers fit the design: {_p(self.numbers['fit_p_value'])}.",
+            "The interval of the share of yes is that of the profile likelihood"
+            f"{', the other one that of the normal approximation' if inside else ''}.",
+        ]
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What each row is, and the intervals."""
+        found = {title: meaning for title, meaning, *_ in self._rows}
+        return found | {form.interval(self.level): "of one share; the two intervals are not simultaneous"}
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        """A row for each share."""
+        del top
+        rows = []
+        for title, (share, error, lower, upper) in self.shares.items():
+            known = [form.percent(each) if math.isfinite(each) else "" for each in (share, error)]
+            rows.append([title, *known, form.between(lower, upper) if math.isfinite(lower) else ""])
+        return Cells(["", "estimate", "std. error", form.interval(self.level)], rows, width=60)
+
+    def figure(self) -> Figure:
+        """Both unknown shares with their intervals."""
+        from rrjax.figures import forest_figure
+
+        names = "share of yes", "do not follow the rule" if "naive" in self.fields else "yes, unrelated question"
+        share, _, lower, upper = zip(*list(self.shares.values())[:2], strict=True)
+        title = f"{self.reports.numbers} answers of two samples\nshare of yes: {self.fields['share_is']}"
+        panel = (names, share, lower, upper, True)
+        return forest_figure({self.reports.design.name: panel}, level=self.level, title=title)
+
+
+def read_two_samples(
+    source: Source,
+    domain: Domain | None,
+    design: TwoSamples,
+    yes: str | None,
+    sample: str | None,
+    epsilon: float | None = None,
+    counts: str | None = None,
+) -> TwoSampleReports:
+    """Counts the answers of two samples; `yes` is the label of the yes, arguments and errors are as of `rrjax.read`."""
+    if sample is None:
+        wanted = option('sample="COLUMN=FIRST,SECOND"', "--sample COLUMN=FIRST,SECOND")
+        has = f"{option('mechanism')} {design.name} has two samples"
+        raise refusal("sample", f"{has}: say with {wanted} which sample a row is of")
+    column, *levels = _parsed(sample)
+    if counts is not None:
+        raise refusal("counts", f"{option('counts')} does not apply to {design.name}: leave it out", value=counts)
+    if domain is None or domain.num_categories != 2:
+        needs = f"{option('mechanism')} {design.name} needs {option('domain')}, its two answers"
+        raise refusal("domain", f"{needs}: give 0:1 or a file of labels, one a line")
+    place, name = place_of_yes(domain, design.name, yes), os.path.basename(source.files()[0])
+    check_design(source, name, epsilon, domain, design.name)
+    if source.column is None:
+        raise refusal("column", f"{option('sample')} needs {option('column')}, the column of the answers")
+    pairs = count_pairs(source, (source.column, column), (domain, None))
+    known = [str(label) for label in pairs.domains[1].labels()]
+    lacking = next((level for level in levels if level not in known), None)
+    if lacking is not None or len(known) != 2:
+        shown = ", ".join(map(repr, known[:5])) + " …" * (len(known) > 5)
+        problem = f"two are wanted, and it has {len(known):,}" if lacking is None else f"no row has {lacking!r}"
+        where = f"{option('sample')} {sample}: {name}, column {column!r}"
+        raise refusal("sample", f"{where}: {problem}; its levels are {shown}", value=sample)
+    by_sample = pairs.counts.T[[known.index(level) for level in levels]][:, [place, 1 - place]]
+    return TwoSampleReports(design, by_sample, domain, place, (column, levels[0], levels[1]), pairs.num_missing)
+
+
+def _parsed(text: str) -> tuple[str, str, str]:
+    """The column and its two levels; a level with a comma is in quotes."""
+    column, _, listed = text.partition("=")
+    try:
+        levels = [each.strip() for each in next(csv.reader([listed], skipinitialspace=True), [])]
+    except csv.Error:  # several lines
+        levels = []
+    if not column or len(levels) != 2 or levels[0] == levels[1]:
+        problem = f"{option('sample')} {text}: give COLUMN=FIRST,SECOND, such as question=sensitive,anchor"
+        raise refusal("sample", problem, value=text)
+    return column, levels[0], levels[1]
+
+
+def _named(share: str) -> tuple[str, ...]:
+    return share, f"{share}_error", f"{share}_lower", f"{share}_upper"
+
+
+def _p(value: float) -> str:
+    return f"p = {value:.2g}" if value > 1e-99 else "p < 1e-99"
