@@ -22,10 +22,10 @@ from rrjax.cli.paths import FILLS
 from rrjax.cli.randomization import Randomization, make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading, read_collection
-from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError, check_installed
 from rrjax.io.write import check_writable, make_folder, replacing
 from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.truth import read_truth
 
 _MADE = ".rrjax-demo.json"
 """Name of the file that knows which files of its folder a demonstration made: their digests."""
@@ -78,9 +78,8 @@ def demo(
         collection = read_collection(Files([str(reports)]), None)
         estimate.run(collection, None, Output(out=table, top=10, explain=explain), Confidence())
         show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}{more}")
-        truth = read_truth(Files([str(values)]), collection, "--truth")
-        output = Output(plot=figure, top=5, explain=explain)
-        compare.run(collection, truth, compare.able(collection), output, Confidence.level)
+        truth = read_truth(Files([str(values)], true_values=True).source, None, collection)
+        compare.run(collection, truth, Output(plot=figure, top=5, explain=explain))
 
 
 @contextlib.contextmanager

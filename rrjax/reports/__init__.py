@@ -5,8 +5,10 @@ sentences for a notebook, a file or the terminal.
 """
 
 from rrjax.reports.answer import Answer, Cells
+from rrjax.reports.comparison import Comparison
+from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
 from rrjax.reports.reading import read as read
 from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.shares import Shares
 
-__all__ = ["Answer", "Cells", "Shares"]
+__all__ = ["Answer", "Cells", "Comparison", "NumberComparison", "NumberStatements", "Numbers", "Shares"]

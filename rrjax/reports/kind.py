@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from rrjax.data.errors import option, refusal
 from rrjax.reports.answer import Answer
 
@@ -34,6 +36,26 @@ class Kind:
 
     called_kind: ClassVar[str] = "reports"
     """The kind in words, for messages."""
+    warnings: list[str]
+    """What is odd about the reports."""
+
+    def summary(self) -> str:
+        """A sentence about the reports."""
+        raise NotImplementedError
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the reports were made from a seed, which protects nobody."""
+        raise NotImplementedError
+
+    def table(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The columns of a table to write, with one more if the reports are simulated."""
+        number = len(next(iter(columns.values())))
+        return {**columns, **({"simulated": np.full(number, True)} if self.simulated else {})}
+
+    def __repr__(self) -> str:
+        """The sentence about the reports, and what is odd about them."""
+        return "\n".join([self.summary(), *(f"Warning: {warning}" for warning in self.warnings)])
 
     @classmethod
     def questions(cls) -> list[str]:
@@ -56,6 +78,16 @@ class NoSuchQuestion(AttributeError):  # noqa: N818
 def _refused(reports: Kind, question: str) -> Exception:
     message = f"{reports.called_kind} cannot answer {question!r}; they answer {', '.join(reports.questions())}"
     return NoSuchQuestion(message)
+
+
+def check_probability(argument: str, value: float) -> None:
+    """Refuses a level, rate or probability outside of (0, 1).
+
+    Raises:
+        ArgumentError, UsageError: It is outside.
+    """
+    if not 0 < value < 1:
+        raise refusal(argument, f"{option(argument)} must lie between 0 and 1, got {value:g}", value=value)
 
 
 def ask(reports: Kind, question: str, given: Mapping[str, Any]) -> Answer:

@@ -66,7 +66,7 @@ def read(
     format: Literal["csv", "tsv", "parquet", "jsonl", "transactions"] | None = None,  # noqa: A002
     header: bool | None = None,
     delimiter: str | None = None,
-) -> Reports:
+) -> Any:
     """Reads the reports in files or in a data frame, with how they were made.
 
     Files that `rrjax randomize` wrote say it themselves; of others it is told by `epsilon` (randomized response), or by
@@ -89,7 +89,7 @@ def read(
         delimiter: The character between the columns of a CSV.
 
     Returns:
-        `Reports`.
+        `Reports` of one column; `rrjax.reports.Numbers` for files of a mechanism for numbers.
 
     Raises:
         DataError: A file, column, row or metadata that cannot be used.
@@ -114,6 +114,10 @@ def read(
         return _of_frame(data, column, epsilon, known, made, counts, missing)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
     source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if of_numbers(source.metadata()):
+        from rrjax.reports.numbers import read_numbers
+
+        return read_numbers(source, epsilon, known, {"mechanism": mechanism, "counts": counts})
     return read_source(source, epsilon, known, counts, made, named)
 
 
@@ -262,7 +266,7 @@ def read_source(
         _check_design(source, name, epsilon, domain, named)
         assert domain is not None
         made = design(domain)
-        return checked(of_design(_count(source, domain, counts), made, source, counts is not None))
+        return checked(of_design(count_source(source, domain, counts), made, source, counts is not None))
     if of_numbers(metadata):
         raise refusal(
             "data",
@@ -303,7 +307,7 @@ def read_source(
             "collection in nats (files written by `rrjax randomize` carry it)",
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
-    return checked(Reports(_count(named_column, domain, counts), epsilon, None, source, counts is not None))
+    return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
 
 
 def _files(data):
@@ -367,7 +371,8 @@ def _only_column(frame, counts):
     return names[0]
 
 
-def _count(source, domain, counts):
+def count_source(source: Source, domain: Domain | None, counts: str | None) -> CountedReports:
+    """Counts the reports or values in files, or reads their counts from a column that is named."""
     return io.count_reports(source, domain) if counts is None else io.read_counts(source, counts, domain)
 
 
