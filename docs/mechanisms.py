@@ -14,7 +14,7 @@ from rrjax.cli.compliance import OF
 from rrjax.io.codings import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
 from rrjax.mechanisms.longitudinal import Protocol
-from rrjax.mechanisms.table import ABBREVIATIONS
+from rrjax.mechanisms.table import ABBREVIATIONS, IN_R, TABLE
 
 PAGE = Path(__file__).with_suffix(".md")
 SIZE, EPSILONS = 1000, (0.5, 1.0, 2.0, 4.0)
@@ -53,7 +53,9 @@ def main() -> None:
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([HEAD, *_laws(), "", *_costs(), "", *_protocols(), "", *_others(), "", *_two_samples(), ""])
+    return "\n".join(
+        [HEAD, *_laws(), "", *_costs(), "", *_protocols(), "", *_others(), "", *_two_samples(), "", *_parameters(), ""]
+    )
 
 
 def _laws() -> list[str]:
@@ -256,6 +258,25 @@ def _two_samples() -> list[str]:
             "and with the samples exchanged (`swapped_p_value`). Sizes and coverage: `validation/two_samples.py`.",
         ]
     )
+
+
+def _parameters() -> list[str]:
+    rows = [
+        "## Parameters on the command line and in R",
+        "",
+        '`--mechanism NAME --parameter NAME=VALUE`, in Python `parameters={"NAME": VALUE}` or the arguments of the '
+        "class. Numbers may be fractions such as 2/3. Parameters of several numbers take one for each answer "
+        "(`forced=yes:1/6,no:1/6`) or, with two samples, one for each sample (`truth=0.8,0.4`).",
+        "",
+        "| name | parameters | of several numbers | RRreg |",
+        "|---|---|---|---|",
+    ]
+    for name, entry in TABLE.items():
+        if entry.parameters is not None:
+            listed = ", ".join(f"`{each}`" for each in entry.parameters)
+            several = ", ".join(f"`{each}`" for each in entry.vectors) or "–"
+            rows.append(f"| `{name}` | {listed} | {several} | {f'`{IN_R[name]}`' if name in IN_R else '–'} |")
+    return rows
 
 
 def _error(mechanism: PureMechanism, epsilon: float) -> float:

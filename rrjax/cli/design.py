@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,10 @@ KNOWN = [*DESIGNS, *TWO_SAMPLES]
 Made = TypeVar("Made")
 EXAMPLES = {1: "yes:1/4,no:3/4", 2: "0.8,0.4"}
 """Values of parameters of several numbers, by the number of samples: for each answer, or for each sample."""
+
+
+_FRACTION = re.compile(r"^\s*(\w+)\s*=\s*(\d+\s*/\s*\d+)", re.MULTILINE)
+"""A fraction without quotes in a file of --design."""
 
 
 def design_name(text: str) -> str:
@@ -141,11 +146,15 @@ class SurveyDesign:
         try:
             parameters_of(self.mechanism, self._numbers(None))
         except ArgumentError as error:
-            if error.value is not None:
-                raise UsageError(f"--parameter: {error}", flag="--parameter", value=error.value) from error
+            if error.value is not None or self.design is not None:
+                raise self._unfit(error) from error
             several = dict.fromkeys(entry.vectors, EXAMPLES[entry.samples])
-            wanted = " ".join(f"--parameter {name}={several.get(name, '2/3')}" for name in entry.parameters)
-            raise UsageError(f"--mechanism: {error}: give {wanted}", flag="--parameter", value=error.value) from error
+            wanted = " ".join(
+                f"--parameter {name}={several.get(name, '1/4' if name == 'lack' else '2/3')}"
+                for name in entry.parameters
+            )
+            problem = f"--mechanism: {error}: give for example {wanted}"
+            raise UsageError(problem, flag="--parameter", value=error.value) from error
 
     def _read(self, path: Path) -> None:
         """Takes mechanism and parameters from a file."""
@@ -157,7 +166,10 @@ class SurveyDesign:
             record = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise _unusable(path, f" cannot be read: {reason}") from error
+            of_toml = isinstance(error, tomllib.TOMLDecodeError)
+            bare = _FRACTION.search(path.read_text(encoding="utf-8")) if of_toml else None
+            hint = f'. TOML wants quotes around a fraction: {bare[1]} = "{bare[2]}"' if bare else ""
+            raise _unusable(path, f" cannot be read: {reason}{hint}") from error
         try:
             name = self._named(str(record.pop("mechanism", "")))
         except typer.BadParameter as error:
@@ -195,7 +207,13 @@ class SurveyDesign:
         try:
             return make()
         except ArgumentError as error:
-            raise UsageError(f"--parameter: {error}", flag="--parameter", value=self.parameter) from error
+            raise self._unfit(error) from error
+
+    def _unfit(self, error: ArgumentError) -> UsageError | DataError:
+        """The error about parameters, of the flag or of the file of --design."""
+        if self.design is not None:
+            return _unusable(self.design, f": {error}")
+        return UsageError(f"--parameter: {error}", flag="--parameter", value=self.parameter)
 
     @property
     def of_two_samples(self) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import re
 from contextlib import nullcontext
+from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,8 +20,8 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
+from rrjax.io.labels import labels_in
 from rrjax.io.numbers import of_numbers
-from rrjax.io.read import CountedReports
 from rrjax.reports.reading import read_source
 from rrjax.reports.reports import Reports
 
@@ -29,9 +32,30 @@ PANEL = "Reading"
 
 Format = Literal["csv", "tsv", "parquet", "jsonl", "transactions"]
 Items = Literal["first", "all"]
+_LOGARITHM = re.compile(r"(?:log|ln)\s*(?:\((.+)\)|\s(.+))", re.IGNORECASE)
+
+
+def nats(text: str) -> float:
+    """The number of nats of a text: a number, a fraction such as 3/2, or a natural logarithm such as log(3).
+
+    Raises:
+        BadParameter: It is none of them.
+    """
+    inner = _LOGARITHM.fullmatch(text.strip())
+    try:
+        value = float(Fraction((inner[1] or inner[2]) if inner else text))
+        return math.log(value) if inner else value
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise typer.BadParameter(f"{text!r} is no number of nats, such as 1.1, 3/2 or 'log(3)'") from None
+
+
 Epsilon = Annotated[
     float | None,
-    typer.Option(help="Privacy parameter ε of the collection, in nats; files of `rrjax randomize` carry it."),
+    typer.Option(
+        parser=nats,
+        metavar="NATS",
+        help="Privacy parameter ε of the collection, such as 1.1 or 'log(3)'; files of `rrjax randomize` carry it.",
+    ),
 ]
 ReportFiles = Annotated[
     list[str], typer.Argument(metavar="REPORTS", help="Files of randomized reports; globs work."), READS
@@ -50,7 +74,10 @@ class Reading:
     ] = None
     domain: Annotated[
         str | None,
-        typer.Option(help="All categories: a range such as 0:99, both ends included, or a file of labels, one a line."),
+        typer.Option(
+            help="All categories: a range such as 0:99, both ends included; labels such as yes,no; or a file of "
+            "labels, one a line."
+        ),
         READS,
     ] = None
     counts: Annotated[str | None, _flag(help="The file holds counts already: the column they are in.")] = None
@@ -141,13 +168,6 @@ class Files:
                 value=self.name,
             )
 
-    def count(self, domain: Domain | None, column: str | None = None) -> CountedReports:
-        """Counts the values over a domain; `column` takes the place of the flag."""
-        source = self.source if column is None else dataclasses.replace(self.source, column=column)
-        if self.reading.counts is not None:
-            return io.read_counts(source, self.reading.counts, domain)
-        return io.count_reports(source, domain)
-
 
 def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:
     """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
@@ -160,14 +180,14 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
 
 
 def parse_domain(text: str | None) -> Domain | None:
-    """Reads the domain of a flag. An error is one of the flag if it is a range, and one of the file otherwise."""
+    """Reads the domain of a flag. An error is one of the flag if it names no file, and one of the file otherwise."""
     if text is None:
         return None
     try:
         return io.read_domain(text)
     except io.DataError as error:
-        is_range = ":" in text and not os.path.lexists(text)
-        kind = UsageError if is_range else io.DataError
+        of_flag = labels_in(text) is not None or (":" in text and not os.path.lexists(text))
+        kind = UsageError if of_flag else io.DataError
         raise reworded(error, f"--domain: {error}", kind, flag="--domain", value=text) from error
 
 

@@ -1,7 +1,8 @@
-"""Domains from a text: a range, or a file of labels; and labels from values."""
+"""Domains from a text: a range, labels, or a file of labels; and labels from values."""
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Iterable
@@ -25,22 +26,25 @@ _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 
 
 def read_domain(text: str | PathLike[str]) -> Domain:
-    """The domain of a text: a range, or a file of labels.
+    """The domain of a text: a range, labels, or a file of labels.
 
     Args:
-        text: `"0:1484705"` (both ends included), or the path of a file: text with one label per line, or a table (.csv,
-            .tsv, .parquet, .jsonl, also .gz) with one column, or one called "label".
+        text: `"0:1484705"` (both ends included); labels with commas between them, such as `"yes,no"`, those that hold
+            a comma in double quotes; or the path of a file: text with one label per line, or a table (.csv, .tsv,
+            .parquet, .jsonl, also .gz) with one column, or one called "label".
 
     Returns:
         The domain, an `rrjax.io.domain.Domain`; labels of a file keep their order.
 
     Raises:
-        DataError: Neither a range nor a file that can be read, blank lines, duplicate labels.
+        DataError: Neither a range, nor labels, nor a file that can be read; blank lines, duplicate labels.
 
     Example:
-        >>> read_domain("0:1484705").num_categories
-        1484706
+        >>> read_domain("0:1484705").num_categories, read_domain("yes,no").describe()
+        (1484706, "2 labels ('yes', 'no')")
     """
+    if (listed := labels_in(text)) is not None:
+        return Domain.of(listed)
     text = fspath(text)
     match = _RANGE.fullmatch(text)
     if match:
@@ -52,8 +56,8 @@ def read_domain(text: str | PathLike[str]) -> Domain:
         if os.path.isfile(text):
             raise
         message = (
-            f"The domain {text!r} is neither a range of integers such as 0:99 nor a file of "
-            f"labels that can be read: {error}"
+            f"The domain {text!r} is neither a range of integers such as 0:99, nor labels such as yes,no, nor a file "
+            f"of labels that can be read: {error}"
         )
         raise reworded(error, message, argument="domain", value=text) from error
     table = file.lower().removesuffix(".gz").endswith(_TABLES)
@@ -62,6 +66,15 @@ def read_domain(text: str | PathLike[str]) -> Domain:
         return Domain.of(labels)
     except DataError as error:
         raise reworded(error, f"{file}: {error}", file=file) from error
+
+
+def labels_in(text: str | PathLike[str]) -> list[str] | None:
+    """The labels of a text with commas between them; None for the name of a file, and for all other texts."""
+    if not isinstance(text, str) or "," not in text or "\n" in text or os.path.lexists(text):
+        return None
+    if text.lower().removesuffix(".gz").endswith((".txt", *_TABLES)):  # a file that is not there
+        return None
+    return next(csv.reader([text], skipinitialspace=True))
 
 
 def as_domain(domain: Labels | None) -> Domain | None:

@@ -93,6 +93,20 @@ TABLE: dict[str, Entry] = {
 }
 """All mechanisms, by their names in files and on the command line."""
 
+IN_R = {
+    "warner": '"Warner", p',
+    "forced-response": '"FR", p = c(no, yes) of all respondents',
+    "unrelated-question": '"UQTknown", p = c(truth, yes)',
+    "crosswise": '"Crosswise", p',
+    "triangular": '"Triangular", p',
+    "kuk": '"Kuk", p = c(have, lack)',
+    "mangat": '"Mangat", p',
+    "cheating-detection": '"CDM", p = c(first, second)',
+    "stochastic-lie-detector": '"SLD", p = c(first, second)',
+    "unrelated-question-two-samples": '"UQTunknown", p = c(first, second)',
+}
+"""Survey designs as R's package RRreg writes them: its model, and its p as the parameters here."""
+
 ABBREVIATIONS = {short: name for name, entry in TABLE.items() for short in entry.abbreviations}
 
 

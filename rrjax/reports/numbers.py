@@ -348,10 +348,10 @@ class NumberStatements(Answer):
     def cells(self, top: int = SHOWN) -> Cells:
         """The quantiles and the mean."""
         del top
-        said, rows = self.reports.in_words, []
-        for each in self.statements:
-            limits = "–" if np.isnan(each.lower) else f"{said(each.lower)} – {said(each.upper)}"
-            rows.append([each.name, said(each.estimate), limits])
+        rows, said = [], self.reports.in_words
+        for name, _, estimate, lower, upper in self.statements:
+            limits = "–" if np.isnan(lower) else f"{said(lower)} – {said(upper)}"
+            rows.append([name, said(estimate), limits])
         return Cells(["", "estimate", f"{form.in_full(self.level)} limits"], rows)
 
     def figure(self) -> Figure:
@@ -432,9 +432,8 @@ class NumberComparison(Answer):
     def cells(self, top: int = SHOWN) -> Cells:
         """The estimators, with the means of their estimates and their errors."""
         del top
-        headings, rows, said = ["", "mean"], [], self.reports.in_words
-        for name, theta in self.thetas.items():
-            rows.append([ESTIMATORS[name][0], said(self._mean(theta))])
+        headings, said = ["", "mean"], self.reports.in_words
+        rows = [[ESTIMATORS[name][0], said(self._mean(theta))] for name, theta in self.thetas.items()]
         if self.truth is not None:
             headings += ["Wasserstein", "Kolmogorov"]
             for row, error in zip(rows, self.errors.values(), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from rrjax.reports.shares import Shares
     from rrjax.reports.truth import Truth
 
+MISSING = {"na", "n/a", "nan", "null", "none", "nil", "missing", "?", ".", "-", "–", "<na>", "#n/a"}
+"""Labels that often stand for a missing answer, in lower case."""
+MOST_LISTED = 100_000
+"""Categories up to which they are searched for such labels."""
 FALSE_ALARM = 0.01
 """Level of all tests of reports against their mechanism and ε together."""
 
@@ -441,6 +446,7 @@ def _warnings(reports: Reports) -> list[str]:
             f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
             f"nobody reported are unknown, K is too small, and the estimate is biased: give {option('domain')}."
         )
+        warnings += _missing_in(reports)
     sampled = counted.metadata is not None and counted.metadata.sampled is not None  # then most reports are missing
     if counted.num_missing and not sampled:
         kinds = ", ".join(
@@ -469,6 +475,17 @@ def _warnings(reports: Reports) -> list[str]:
     if reports.simulated:
         warnings.append(f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody.")
     return warnings
+
+
+def _missing_in(reports):
+    """A warning about categories that look like missing answers."""
+    listed = [str(label) for label in reports.labels] if reports.num_categories <= MOST_LISTED else []
+    odd = [label for label in listed if label.casefold() in MISSING]
+    if not odd:
+        return []
+    flags = option(f"missing={odd}", " ".join(f"--missing {shlex.quote(label)}" for label in odd))
+    look = form.number(len(odd), "category looks", "categories look")
+    return [f"{look} like a missing answer: {', '.join(map(repr, odd))}. If so, give {flags}."]
 
 
 def padded(number: int, what: str) -> list[str]:

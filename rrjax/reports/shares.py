@@ -39,6 +39,8 @@ PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest"
 """Headings of the columns if no estimator is named."""
 NO_DIFFERENCE = 0.25
 """Limit of a difference between two estimates, in standard errors, below which it does not matter which is reported."""
+HIDING = 0.25
+"""Standard error of a share from which an interval is about as wide as all possible shares."""
 ROUNDING = 1e-9
 """Limit of a difference between two shares that rounding explains."""
 
@@ -49,25 +51,25 @@ def heading(estimate: Estimate) -> str:
 
 
 def advice(reports: Reports, estimates: list[Estimate], headings: list[str]) -> str:
-    """A sentence that says which of the leading estimates to report, and why."""
-    closest, name = estimates[0], headings[0]
-    size, noise = reports.num_categories, reports.standard_error
-    because = (
-        f"the noise of a share is {form.percent(noise)} ({reports.mechanism.name}, ε = {reports.epsilon:.4g}) "
-        f"and an average share {form.percent(1 / size)} (K = {size:,})"
-    )
+    """A sentence that says which of the leading estimates to report, or that none is worth it, and why."""
+    closest, quoted = estimates[0], [f'"{each}"' for each in headings]
+    average, noise = 1 / reports.num_categories, reports.standard_error
+    noisy = f"the noise of a share ({form.percent(noise)})"
+    if noise >= HIDING:
+        return f"Report the intervals, not an estimate: {noisy} hides shares up to {form.percent(min(2 * noise, 1))}."
     if closest.undetermined:
-        return f"Report this: the intervals, not an estimate, because {because}."
+        return "Report the intervals, not an estimate: the reports hardly determine it, so it rests on assumptions."
+    larger = f"{noisy} is larger than an average share ({form.percent(average)})" if noise > average else ""
     if len(estimates) == 1:
-        return f"Report this: {name}, because {because}; likeliest is not computed: {too_large(reports)}."
+        return f"Report {quoted[0]}{larger and f': {larger}'}; likeliest is not computed: {too_large(reports)}."
     apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
+    if apart <= ROUNDING:
+        return f"Report {quoted[0]}; {quoted[1]} is the same."
     if apart <= NO_DIFFERENCE * noise:
-        differ = f"differ by at most {form.percent(apart)}" if apart > ROUNDING else "agree"
-        return f"Report this: {name} or {headings[1]}, which {differ}; {because}."
-    return (
-        f"Report this: {name}, because {because}; {headings[1]} follows the noise, and differs by up to "
-        f"{form.percent(apart)}."
-    )
+        return f"Report {quoted[0]}; {quoted[1]} differs by at most {form.percent(apart)}, little beside {noisy}."
+    why = larger or "its expected error is smaller"
+    follows = "the noise" if larger else noisy
+    return f"Report {quoted[0]}: {why}; {quoted[1]} follows {follows}, and differs by up to {form.percent(apart)}."
 
 
 def publication(reports: Reports, estimate: Estimate, intervals: ShareIntervals) -> str:

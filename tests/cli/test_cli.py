@@ -567,7 +567,7 @@ def test_equal_shares_for_want_of_knowledge_are_said_to_be(invoke):
     said = invoke("estimate", "a.csv", "--domain", "0:39", "--epsilon", "1")[1]
     assert "hardly distinguish the categories" in said
     assert "closest" not in said
-    assert "Report this: the intervals" in said
+    assert "Report the intervals" in said
     write("b.csv", "age\n" + "\n".join(map(str, [3] * 300 + values)))
     assert "distinguish" not in invoke("estimate", "b.csv", "--domain", "0:39", "--epsilon", "1")[1]
 

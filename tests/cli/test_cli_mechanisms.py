@@ -494,7 +494,7 @@ def test_whole_reports_are_used_and_the_advice_says_what_to_report(invoke):
         written = connection.execute("SELECT closest FROM 'e.csv' ORDER BY label").fetchnumpy()["closest"]
     np.testing.assert_allclose(written, expected, atol=1e-5)
     assert np.abs(written - rrjax.empirical_bayes(tallied.tally).theta).max() > 5e-4
-    assert found["advice"].startswith("Report this: closest")
+    assert found["advice"].startswith('Report "closest"')
     assert "20,000 simulated users" in found["to_publish"]
     # The sentence is about the category of the largest share.
     assert f" have {int(np.argmax(written))} as x " in found["to_publish"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import DESIGNS, TWO_SAMPLES, Design, TwoSamples
-from rrjax.mechanisms.table import TABLE
+from rrjax.mechanisms.table import IN_R, TABLE
 
 LEAST_TOLD = 1e-6
 """Smallest |d| of a design from flags or files: a share has a standard error of at least 0.5/(d·√N)."""
@@ -44,7 +44,8 @@ def parameters_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     known = entry.parameters or ()
     for key in given:
         if key not in known:
-            raise ArgumentError(f"{name} has no parameter {key!r}; it has {', '.join(known)}", argument=key)
+            named = f" (RRreg: {IN_R[name]})" if name in IN_R else ""
+            raise ArgumentError(f"{name} has no parameter {key!r}; it has {', '.join(known)}{named}", argument=key)
     values = {key: as_numbers(key, value, key in entry.vectors) for key, value in given.items()}
     if name in DESIGNS:
         for key in entry.vectors:
