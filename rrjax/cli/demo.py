@@ -18,10 +18,10 @@ from rrjax.cli.paths import FILLS
 from rrjax.cli.randomization import Randomization, make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading, read_collection
-from rrjax.cli.truth import read_truth
 from rrjax.data.errors import check_installed
 from rrjax.io.write import check_writable, make_folder
 from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.truth import read_truth
 
 
 @flags()
@@ -71,9 +71,8 @@ def demo(
         collection = read_collection(Files([str(reports)]), None)
         estimate.run(collection, None, Output(out=table, top=10, explain=explain), Confidence())
         show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}{more}")
-        truth = read_truth(Files([str(values)]), collection, "--truth")
-        output = Output(plot=figure, top=5, explain=explain)
-        compare.run(collection, truth, compare.able(collection), output, Confidence.level)
+        truth = read_truth(Files([str(values)], true_values=True).source, None, collection)
+        compare.run(collection, truth, Output(plot=figure, top=5, explain=explain))
 
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:

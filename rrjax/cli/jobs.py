@@ -18,6 +18,7 @@ from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.estimators.catalogue import METRICS as CATALOGUED
 from rrjax.io.read import CountedReports
+from rrjax.reports.reading import count_source
 
 if TYPE_CHECKING:
     from rrjax.study import Study
@@ -139,7 +140,8 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
     if what == "data":
         label = Path(files.paths[0]).name.split(".")[0]
         chosen = randomizer if randomizer.mechanism is not None else None
-        return [_of_users(label, files.count(files.domain), wish, (*paper.ESTIMATORS, *paper.ADAPTING), chosen)]
+        counted = count_source(files.source, files.domain, files.reading.counts)
+        return [_of_users(label, counted, wish, (*paper.ESTIMATORS, *paper.ADAPTING), chosen)]
     try:
         found, arguments = read_study(what)
     except StudyError as error:

@@ -22,7 +22,6 @@ from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
 from rrjax.io.labels import labels_in
 from rrjax.io.numbers import of_numbers
-from rrjax.io.read import CountedReports
 from rrjax.reports.reading import read_source
 from rrjax.reports.reports import Reports
 
@@ -168,13 +167,6 @@ class Files:
                 flag="REPORTS",
                 value=self.name,
             )
-
-    def count(self, domain: Domain | None, column: str | None = None) -> CountedReports:
-        """Counts the values over a domain; `column` takes the place of the flag."""
-        source = self.source if column is None else dataclasses.replace(self.source, column=column)
-        if self.reading.counts is not None:
-            return io.read_counts(source, self.reading.counts, domain)
-        return io.count_reports(source, domain)
 
 
 def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:

@@ -29,11 +29,11 @@ from rrjax.cli.testing import (
     show_outcomes,
     tally_of,
 )
-from rrjax.cli.truth import read_truth
 from rrjax.data.errors import UsageError
 from rrjax.inference.marginal_tests import alike, num_tests_of
 from rrjax.reports import form
 from rrjax.reports.reports import Reports
+from rrjax.reports.truth import read_truth
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -105,7 +105,7 @@ def fit(
     with show.status("Counting …") as status:
         collection = read_collection(Files(reports, reading), epsilon, design)
         check_size(collection.num_reports)
-        theta = None if other is None else read_truth(other, collection, "--against")
+        theta = None if other is None else read_truth(other.source, other.reading.counts, collection, "against")
         if collection.tallied is None:
             options = options.bounded(collection.num_categories, collection.warnings)
         status.update("Testing …")

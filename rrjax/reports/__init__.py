@@ -5,7 +5,9 @@ sentences for a notebook, a file or the terminal.
 """
 
 from rrjax.reports.answer import Answer, Cells
+from rrjax.reports.comparison import Comparison
 from rrjax.reports.groups import Groups, GroupShares
+from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
 from rrjax.reports.reading import read as read
 from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.rounds import Rounds, RoundShares
@@ -15,8 +17,12 @@ from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
 __all__ = [
     "Answer",
     "Cells",
+    "Comparison",
     "GroupShares",
     "Groups",
+    "NumberComparison",
+    "NumberStatements",
+    "Numbers",
     "RoundShares",
     "Rounds",
     "Shares",

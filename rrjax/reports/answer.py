@@ -55,19 +55,22 @@ Block: TypeAlias = Cells | Heading | str | Caution
 class Answer:
     """The answer of reports to a question: frozen, and the same in every outlet.
 
-    A subclass is a frozen dataclass that gives `title`, `columns`, `facts`, `warnings`, `words` and `cells`; where it
-    has them, `sentences`, `cautions`, `rows` and `figure`. One with several tables gives `blocks`.
+    A subclass is a frozen dataclass that gives `reports`, `columns`, `facts`, `words` and `cells`; where it has them,
+    `sentences`, `cautions`, `rows` and `figure`; and `title` and `warnings` where they are not those of the reports.
+    One with several tables gives `blocks`.
     """
 
     written: ClassVar[str] = "All categories"
     """What the whole table is called, where its file is named."""
     page: ClassVar[str] = "inference"
     """The page of the documentation that says more."""
+    reports: Any
+    """The reports that were asked, of any kind."""
 
     @property
     def title(self) -> str:
-        """What was asked of which reports, in a sentence."""
-        raise NotImplementedError
+        """What was asked of which reports, in a sentence: their number, column, domain, mechanism and ε."""
+        return self.reports.summary()
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -92,7 +95,7 @@ class Answer:
     @property
     def warnings(self) -> list[str]:
         """What is odd about the reports, among it whether they contradict their mechanism."""
-        raise NotImplementedError
+        return self.reports.warnings
 
     @property
     def words(self) -> dict[str, str]:

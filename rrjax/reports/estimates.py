@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
 """Limit of the distance of a distribution from the simplex, which rounding explains."""
+ESTIMATOR_FLAG = "--estimator"
 BAR = 16
 """Width of the bar of the largest share."""
 
@@ -79,12 +80,24 @@ class Estimate:
         }
 
 
-def estimated(reports: Reports, name: str) -> Estimate:
-    """Runs one estimator of the catalogue, with key 0 if it needs one."""
+def check_estimator(name: str, argument: str = "estimator") -> None:
+    """Refuses a name that is not in the catalogue.
+
+    Raises:
+        ArgumentError, UsageError: It is not.
+    """
+    if name not in ESTIMATORS:
+        problem = f"{option(argument, ESTIMATOR_FLAG)} must be one of {', '.join(ESTIMATORS)}; got {name!r}"
+        raise refusal(argument, problem, flag=ESTIMATOR_FLAG, value=name)
+
+
+def estimated(reports: Reports, name: str, argument: str = "estimator") -> Estimate:
+    """Runs one estimator of the catalogue, with key 0 if it needs one; `argument` is what it was named with."""
     entry = ESTIMATORS[name]
     given, joint = reports.arguments_for(entry), reports.likelihood_arguments
     if given is None:
-        raise refusal("estimator", _unable(reports, entry), value=name)
+        problem = _unable(reports, entry, option(argument, ESTIMATOR_FLAG))
+        raise refusal(argument, problem, flag=ESTIMATOR_FLAG, value=name)
     theta, found = entry.found(*given, reports.whole)
     certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
     if joint is not None:
@@ -102,15 +115,15 @@ def estimated(reports: Reports, name: str) -> Estimate:
     return dataclasses.replace(estimate, nll=estimate.measured("nll", nll), certificate=certificate)
 
 
-def _unable(reports: Reports, entry: Estimator) -> str:
+def _unable(reports: Reports, entry: Estimator, called: str) -> str:
     """The reason why an estimator cannot be run on these reports."""
     if entry.needs == "counts":
         return (
-            f"{option('estimator')} {entry.name} is for {rrjax.RandomizedResponse.name} only; {reports.name} was made "
-            f"by {reports.mechanism.name}. For maximum likelihood use {option('estimator')} {MAXIMIZER}"
+            f"{called} {entry.name} is for {rrjax.RandomizedResponse.name} only; {reports.name} was made "
+            f"by {reports.mechanism.name}. For maximum likelihood use {called} {MAXIMIZER}"
         )
     return (
-        f"{option('estimator')} {entry.name} needs the likelihood of whole reports; {too_large(reports)}. Choose one "
+        f"{called} {entry.name} needs the likelihood of whole reports; {too_large(reports)}. Choose one "
         f"of {', '.join(other.name for other in ESTIMATORS.values() if other.needs == 'tally' and not other.by_name)}"
     )
 

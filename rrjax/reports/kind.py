@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from rrjax.data.errors import option, refusal
 from rrjax.reports.answer import Answer
 
@@ -34,17 +36,25 @@ class Kind:
 
     called_kind: ClassVar[str] = "reports"
     """The kind in words, for messages."""
-
-    if TYPE_CHECKING:
-        warnings: Any
-        """What is odd about the reports."""
+    warnings: Any
+    """What is odd about the reports."""
 
     def summary(self) -> str:
-        """Sentences about the reports: how many they are, of what, and how they were randomized."""
+        """A sentence about the reports."""
         raise NotImplementedError
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the reports were made from a seed, which protects nobody."""
+        raise NotImplementedError
+
+    def table(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The columns of a table to write, with one more if the reports are simulated."""
+        number = len(next(iter(columns.values())))
+        return {**columns, **({"simulated": np.full(number, True)} if self.simulated else {})}
+
     def __repr__(self) -> str:
-        """The sentences about the reports, and what is odd about them."""
+        """The sentence about the reports, and what is odd about them."""
         return "\n".join([self.summary(), *(f"Warning: {warning}" for warning in self.warnings)])
 
     @classmethod

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from jaxtyping import ArrayLike
     from narwhals.stable.v2.typing import IntoFrame
 
-    from rrjax.reports.groups import Groups
-    from rrjax.reports.rounds import Rounds
-    from rrjax.reports.two_samples import TwoSampleReports
 
 
 MOST_REPORTS = 2**53
@@ -80,7 +77,7 @@ def read(
     format: Literal["csv", "tsv", "parquet", "jsonl", "transactions"] | None = None,  # noqa: A002
     header: bool | None = None,
     delimiter: str | None = None,
-) -> Reports | Rounds | Groups | TwoSampleReports:
+) -> Any:
     """Reads the reports in files or in a data frame, with how they were made.
 
     Files that `rrjax randomize` wrote say it themselves; of others it is told by `epsilon` (randomized response), or by
@@ -106,8 +103,9 @@ def read(
         delimiter: The character between the columns of a CSV.
 
     Returns:
-        `Reports`; of files of several rounds of a longitudinal protocol `reports.Rounds`, of files that were randomized
-        differently `reports.Groups`, and of a design of two samples `reports.TwoSampleReports`.
+        `Reports` of one column; of files of several rounds of a longitudinal protocol `reports.Rounds`, of files that
+        were randomized differently `reports.Groups`, of a design of two samples `reports.TwoSampleReports`, of numbers
+        `reports.Numbers`.
 
     Raises:
         DataError: A file, column, row or metadata that cannot be used.
@@ -150,7 +148,7 @@ def kind_of(
     counts: str | None = None,
     design: Callable[[Domain], Design] | None = None,
     named: str = "",
-) -> Reports | Rounds | Groups:
+) -> Any:
     """The reports in files, of the kind that their metadata tell; arguments and errors as of `read_source`."""
     from rrjax.reports.groups import Groups, groups_of
     from rrjax.reports.rounds import Rounds, several_rounds
@@ -158,6 +156,10 @@ def kind_of(
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)
 
+    if of_numbers(source.metadata()):
+        from rrjax.reports.numbers import read_numbers
+
+        return read_numbers(source, epsilon, domain, {"mechanism": design, "counts": counts})
     if groups := groups_of(source):
         return Groups({number: reports_of(each) for number, each in groups.items()})
     if rounds := several_rounds(source):
@@ -310,7 +312,7 @@ def read_source(
         check_design(source, name, epsilon, domain, named)
         assert domain is not None
         made = design(domain)
-        return checked(of_design(_count(source, domain, counts), made, source, counts is not None))
+        return checked(of_design(count_source(source, domain, counts), made, source, counts is not None))
     if of_numbers(metadata):
         raise refusal(
             "data",
@@ -351,7 +353,7 @@ def read_source(
             "collection in nats (files written by `rrjax randomize` carry it)",
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
-    return checked(Reports(_count(named_column, domain, counts), epsilon, None, source, counts is not None))
+    return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
 
 
 def _files(data):
@@ -426,7 +428,8 @@ def _only_column(frame, counts):
     return names[0]
 
 
-def _count(source, domain, counts):
+def count_source(source: Source, domain: Domain | None, counts: str | None) -> CountedReports:
+    """Counts the reports or values in files, or reads their counts from a column that is named."""
     return io.count_reports(source, domain) if counts is None else io.read_counts(source, counts, domain)
 
 

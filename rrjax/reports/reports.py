@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from jaxtyping import ArrayLike
 
     from rrjax.io.labels import Labels
+    from rrjax.reports.comparison import Comparison
     from rrjax.reports.shares import Shares
+    from rrjax.reports.truth import Truth
 
 MISSING = {"na", "n/a", "nan", "null", "none", "nil", "missing", "?", ".", "-", "–", "<na>", "#n/a"}
 """Labels that often stand for a missing answer, in lower case."""
@@ -290,11 +292,6 @@ class Reports(Kind):
         """The number of reports in words, for titles."""
         return f"{self.num_reports:,} {'simulated reports (they protect nobody)' if self.simulated else 'reports'}"
 
-    def table(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The columns of a table to write, with one more if the reports are simulated."""
-        number = len(next(iter(columns.values())))
-        return {**columns, **({"simulated": np.full(number, True)} if self.simulated else {})}
-
     @property
     def num_categories(self) -> int:
         """K."""
@@ -373,6 +370,42 @@ class Reports(Kind):
         from rrjax.reports.shares import shares_of
 
         return shares_of(self, level, simultaneous, fdr, estimator, ordered)
+
+    def compare(
+        self,
+        truth: Truth | None = None,
+        *,
+        estimators: Sequence[str] | None = None,
+        ordered: bool = False,
+        level: float = 0.95,
+    ) -> Comparison:
+        """Runs all estimators on the reports, and measures them against the truth if it is given.
+
+        Args:
+            truth: K true shares or counts; a mapping of labels to counts; or a file of true values. None measures
+                likelihoods only.
+            estimators: Estimators of the catalogue in place of all.
+            ordered: Whether neighbours in the domain are similar, which adds an estimator that uses it.
+            level: Confidence level of the intervals in the figure, in (0, 1).
+
+        Returns:
+            `Comparison`, computed in float64. Of the true values it has the shares only.
+
+        Raises:
+            ArgumentError: A level outside of (0, 1), estimators that these reports do not allow, or true values that
+                are not those of the domain.
+            DataError: A file of true values that cannot be used.
+
+        Example:
+            >>> import rrjax
+            >>> reports = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"])
+            >>> found = reports.compare([0.7, 0.2, 0.1], estimators=["inv", "inv_p"])
+            >>> [row["errors"]["tv"] < 0.1 for row in found.rows()["estimators"]]
+            [True, True]
+        """
+        from rrjax.reports.comparison import compared
+
+        return compared(self, truth, estimators, ordered, level)
 
     def summary(self, name: str = "") -> str:
         """A sentence about the collection, which begins with a name if there are several."""

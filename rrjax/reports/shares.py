@@ -20,6 +20,7 @@ from rrjax.reports.estimates import (
     Estimate,
     ShareIntervals,
     cells_of,
+    check_estimator,
     estimated,
     of_reports,
     rows_of,
@@ -28,6 +29,7 @@ from rrjax.reports.estimates import (
     side_by_side,
     too_large,
 )
+from rrjax.reports.kind import check_rate
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
@@ -109,11 +111,6 @@ class Shares(Answer):
     """Whether the estimator was named."""
 
     @property
-    def title(self) -> str:
-        """The number of reports, their column, domain, mechanism and ε."""
-        return self.reports.summary()
-
-    @property
     def estimate(self) -> Estimate:
         """The estimate that comes first."""
         return self.estimates[0]
@@ -175,11 +172,6 @@ class Shares(Answer):
         }
 
     @property
-    def warnings(self) -> list[str]:
-        """Those of the reports."""
-        return self.reports.warnings
-
-    @property
     def sentences(self) -> list[str]:
         """Which categories are significantly above zero, which intervals these are, which estimate to report."""
         return [*confidence_sentences(self.reports, self.intervals), *filter(None, [self.advice])]
@@ -214,11 +206,9 @@ def shares_of(
 ) -> Shares:
     """See `Reports.shares`."""
     for argument, value in (("level", level), ("fdr", fdr)):
-        if not 0 < value < 1:
-            raise refusal(argument, f"{option(argument)} must lie between 0 and 1, got {value:g}", value=value)
-    if estimator is not None and estimator not in ESTIMATORS:
-        problem = f"{option('estimator')} must be one of {', '.join(ESTIMATORS)}; got {estimator!r}"
-        raise refusal("estimator", problem, value=estimator)
+        check_rate(argument, value)
+    if estimator is not None:
+        check_estimator(estimator)
     if estimator is not None and ordered:
         problem = f"{option('estimator')} names one, {option('ordered')} asks for another one: give one of the two"
         raise refusal("ordered", problem, value=estimator)

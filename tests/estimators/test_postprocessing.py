@@ -396,7 +396,7 @@ def test_the_order_that_the_paper_reports_on_a_zipf_population(epsilon):
 
 @pytest.mark.once
 def test_the_list_is_there_by_name_alone():
-    from rrjax.cli.compare import everything
+    from rrjax.reports.comparison import everything
 
     assert set(NAMES) == {*OWN, "post_pos", "norm_mul", "norm_sub"}
     assert set(everything(ordered=True)) == set(ESTIMATORS) - {*NAMES, "mixture_reduction", "mle"}

@@ -1,0 +1,224 @@
+"""All estimators side by side: their likelihoods, certificates and, if the truth is known, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import numpy as np
+
+from rrjax.data.errors import option, refusal
+from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
+from rrjax.numerics.programs import program
+from rrjax.reports import form
+from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells
+from rrjax.reports.contradictions import check_contradictions
+from rrjax.reports.estimates import (
+    Estimate,
+    cells_of,
+    check_estimator,
+    estimated,
+    of_reports,
+    rows_of,
+    share_figure,
+    side_by_side,
+    too_large,
+)
+from rrjax.reports.kind import check_rate
+from rrjax.reports.reports import Reports
+from rrjax.reports.truth import read_truth, true_shares
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from rrjax.reports.truth import Truth
+
+LEADING = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
+"""Estimators whose shares people see if more than `MOST_SHOWN` were run; the whole table has all."""
+MOST_SHOWN = 4
+ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
+"""Metrics of a single estimate, and their headings."""
+
+
+def everything(ordered: bool = False) -> list[str]:
+    """Estimators that run unless some are named; those for ordered categories only if the order means something."""
+    return [name for name, entry in ESTIMATORS.items() if not entry.by_name and (ordered or not entry.ordered)]
+
+
+def able(reports: Reports, ordered: bool = False) -> list[str]:
+    """The estimators of `everything` that can be run on these reports."""
+    names = everything(ordered)
+    if reports.tallied is not None:  # whose maximum may have a closed form
+        names = [MAXIMIZER if name == "ibu" else name for name in names]
+    return [name for name in names if reports.arguments_for(ESTIMATORS[name]) is not None]
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Comparison(Answer):
+    """The estimates of several estimators from the same reports, and their distances from the truth if it is known."""
+
+    page: ClassVar[str] = "choose/estimator"
+
+    reports: Reports
+    estimates: list[Estimate]
+    truth: np.ndarray | None
+    """`[K]`, true shares."""
+    errors: list[dict[str, float]] | None
+    """The distances of each estimate from the truth, by metric."""
+    level: float
+    """Confidence level of the intervals in the figure."""
+
+    @property
+    def shown(self) -> list[Estimate]:
+        """The estimates whose shares people see: all if they are few, or the leading ones."""
+        if len(self.estimates) <= MOST_SHOWN:
+            return self.estimates
+        leading = [found for name in LEADING for found in self.estimates if found.estimator.name == name]
+        return leading or self.estimates[:MOST_SHOWN]
+
+    @property
+    def _thetas(self):
+        return {found.estimator.name: found.theta for found in self.estimates}
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """`[K]` each: label, count, the share by each estimator, and the true share if it is known."""
+        found = {"label": self.reports.labels, "count": self.reports.counts, **self._thetas}
+        return self.reports.table(found | ({} if self.truth is None else {"truth": self.truth}))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The reports and their noise."""
+        return self.reports.facts() | {"standard_error": self.reports.standard_error}
+
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+        """The estimators with their likelihoods, certificates and errors; the categories with the largest shares."""
+        estimators = [found.facts() for found in self.estimates]
+        if self.errors is not None:
+            estimators = [row | {"errors": error} for row, error in zip(estimators, self.errors, strict=True)]
+        first = self.shown[0]
+        shares = {first.estimator.name: first.theta} | self._thetas
+        return {"estimators": estimators, "top": rows_of(self.reports, shares, top, self.truth)}
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the columns of the table of estimators are, and which is closest to the truth."""
+        constant = "" if self.reports.tallied is None or self.reports.design is not None else ", up to a constant"
+        reasons = ["not computed"] * (self.reports.likelihood_arguments is None)
+        reasons += ["not a distribution"] * any(not found.proper for found in self.estimates)
+        undefined = f" –:\N{NO-BREAK SPACE}{' or '.join(reasons)}." if reasons else ""
+        return [
+            "> 0, < 0: categories with a positive or negative share; NLL: negative log-likelihood of the reports"
+            f"{constant} (nats per report); gap: at most this far below the maximum of the likelihood (nats per "
+            f"report).{undefined}",
+            "The smallest NLL is the likeliest estimate, which need not be the closest to the truth: "
+            f"{option('truth', '--truth FILE')} measures the distance."
+            if self.errors is None
+            else "squared, TV, KL (nats), max: distances from the truth; smaller is closer.",
+        ]
+
+    @property
+    def cautions(self) -> list[str]:
+        """Estimates that rest on assumptions."""
+        return [found.caution for found in self.estimates if found.caution]
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What each row and each column is."""
+        words = {found.title: found.note for found in self.estimates}
+        if self.reports.likelihood_arguments is None:
+            words["NLL"] = f"not computed: {too_large(self.reports)}"
+        elif self.reports.tallied is not None and self.reports.design is None:
+            words["NLL"] = (
+                "a constant is left out for reports of this mechanism, so NLL may be negative; differences between "
+                "rows do not depend on it"
+            )
+        words["gap"] = (
+            "a certificate of the estimate: no distribution has an NLL that is smaller by more (nats per report)"
+        )
+        if self.errors is not None:
+            words |= {
+                "squared": "sum of the squared errors of all categories",
+                "TV": "total variation: half the sum of the absolute errors, a share of the users",
+                "KL": "Kullback–Leibler divergence from the truth, nats; ∞ if an estimate is zero and the category is "
+                "not empty",
+                "max": "the largest error of a category, a share",
+            }
+        improper = [found.title for found in self.estimates if not found.proper]
+        if improper:
+            undefined = "" if self.errors is None else " and KL"
+            words["–"] = (
+                f"{', '.join(improper)}: shares are negative or do not sum to one, so this is not a distribution; NLL, "
+                f"gap{undefined} are defined for distributions only"
+            )
+        return words | of_reports(self.reports)
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        """The categories with the largest shares."""
+        return cells_of(self.reports, self.shown, [each.title for each in self.shown], top, self.truth)
+
+    def blocks(self, top: int = SHOWN) -> list[Block]:
+        """The table of estimators, what it says, and the table of categories."""
+        measures = Cells(["", "> 0", "< 0", "NLL", "gap"], [_measures(found) for found in self.estimates])
+        if self.errors is not None:
+            measures.headings.extend(ERRORS.values())
+            for row, error in zip(measures.rows, self.errors, strict=True):
+                row += [
+                    "–" if math.isnan(each) else "∞" if math.isinf(each) else f"{each:.3g}" for each in error.values()
+                ]
+        return [measures, *self.sentences, *map(Caution, self.cautions), self.cells(top)]
+
+    def figure(self) -> Figure:
+        """The largest categories by the leading estimates and in truth, with simultaneous intervals; shares by rank."""
+        return share_figure(self.reports, self.shown, self.truth, self.level)
+
+
+def compared(
+    reports: Reports, truth: Truth | None, estimators: Sequence[str] | None, ordered: bool, level: float
+) -> Comparison:
+    """See `Reports.compare`."""
+    check_rate("level", level)
+    if estimators and ordered:
+        named = option("estimators", "--estimator")
+        problem = f"{option('ordered')} adds ordered_bayes to all estimators, {named} picks some: give one of the two"
+        raise refusal("ordered", problem, value=estimators)
+    names = [estimators] if isinstance(estimators, str) else estimators or able(reports, ordered)
+    for name in names:
+        check_estimator(name, "estimators")
+    shares = None if truth is None else true_shares(truth, reports.counted.domain, partial(_shares_in, reports))
+    tasks = [partial(estimated, reports, name, "estimators") for name in dict.fromkeys(names)]
+    *estimates, _ = side_by_side([*tasks, partial(check_contradictions, reports)])
+    with jax.enable_x64(True):
+        errors = None if shares is None else [_errors(found, shares) for found in estimates]
+    return Comparison(reports, estimates, shares, errors, level)
+
+
+def _shares_in(reports, source):
+    return read_truth(source, None, reports)
+
+
+def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
+    """The distances of an estimate from the truth, by name."""
+    distances = _distances(found.theta, truth)  # a program's dictionary comes back in another order
+    return {name: found.measured(name, distances[name]) for name in ERRORS}
+
+
+@program
+def _distances(theta, truth):
+    measures = {name: METRICS[name].measure for name in ERRORS}
+    return {name: measure(theta, truth, None, None) for name, measure in measures.items() if measure is not None}
+
+
+def _measures(found: Estimate) -> list[str]:
+    """The row of an estimate in the table of estimators, without its errors."""
+    return [
+        found.title,
+        f"{found.num_positive:,}",
+        f"{int((found.theta < 0).sum()):,}",
+        "–" if math.isnan(found.nll) else f"{found.nll:.6f}",
+        form.at_most(found.certificate["gap"], 2) if found.proper else "–",
+    ]

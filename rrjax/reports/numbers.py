@@ -1,0 +1,490 @@
+"""Reports of numbers: quantiles, the mean and the distribution function, in the data's unit."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+import rrjax
+from rrjax import inference, io, metrics
+from rrjax.data.errors import option, refusal
+from rrjax.estimators.em import ems
+from rrjax.io.domain import Domain
+from rrjax.io.numbers import NumberReports
+from rrjax.io.source import Source
+from rrjax.reports import form
+from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.kind import Kind, check_rate
+from rrjax.reports.reading import in_float64
+from rrjax.reports.reports import FALSE_ALARM
+from rrjax.reports.truth import check_true, true_shares
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from rrjax.reports.truth import Truth
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+"""Probabilities of the quantiles that are estimated unless others are named."""
+ESTIMATORS = {
+    "smooth_bayes": (
+        "Smooth Bayes",
+        lambda mixture: rrjax.smooth_bayes(mixture).theta,
+        "the most probable smooth distribution, averaged over strengths of smoothing by the probability that each "
+        "gives to the reports",
+    ),
+    "ems": ("EMS", lambda mixture: ems(mixture).theta, "EM with smoothing after every step"),
+    "mle": (
+        "MLE",
+        lambda mixture: rrjax.ibu(mixture, accelerate="newton").theta,
+        "maximum likelihood, the distribution under which these reports are most probable",
+    ),
+}
+"""Estimators of numbers, by name: title, function of the likelihood, and note; the first one is the default."""
+DEFAULT = next(iter(ESTIMATORS))
+LEAST_SPAN, MOST_SPAN = 1e-9, 1e15
+"""Ranges whose numbers are printed without an exponent."""
+ROUNDING = 1e-6
+"""Limit of a difference between the estimated distribution function and its band that rounding explains."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Numbers(Kind):
+    """Counted reports of numbers, with their mechanism and the range of the numbers.
+
+    Made by `rrjax.read` of files that `rrjax randomize` wrote with a mechanism for numbers: `square-wave` or
+    `geometric`. Methods are questions, which compute in float64 and change no setting.
+
+    Example:
+        >>> import rrjax
+        >>> numbers = rrjax.read("ages.parquet")  # doctest: +SKIP
+        >>> numbers.quantile(0.5, mean=True)  # doctest: +SKIP
+    """
+
+    called_kind: ClassVar[str] = "reports of numbers"
+
+    counted: NumberReports
+    source: Source
+    warnings: list[str]
+
+    @property
+    def num_reports(self) -> int:
+        """N, the number of reports."""
+        return self.counted.num_reports
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
+        return self.counted.metadata.simulated
+
+    @property
+    def integers(self) -> bool:
+        """Whether the numbers are integers, not bins."""
+        return self.counted.metadata.range is None
+
+    @property
+    def middles(self) -> np.ndarray:
+        """The middle of each bin, or the integer itself, `[K]`."""
+        return (self.counted.lower + self.counted.upper) / 2
+
+    @cached_property
+    def contradicted(self) -> bool:
+        """Whether no distribution explains the reports; by chance it is so with probability 1 % at most."""
+        return bool(np.isnan(self._mean_limits(1 - FALSE_ALARM)).any())
+
+    @in_float64
+    def _mean_limits(self, level):
+        found = self.counted
+        return inference.mean_limits(found.counts, found.mechanism, found.lower, found.upper, level=level)
+
+    def _theta(self, estimator=DEFAULT):
+        mixture = self.counted.mechanism.channel().mixture_of_counts(self.counted.counts)
+        return np.asarray(ESTIMATORS[estimator][1](mixture), float)
+
+    def summary(self) -> str:
+        """The number of reports, their range, mechanism, column and ε."""
+        found, metadata = self.counted, self.counted.metadata
+        kind = "simulated reports (they protect nobody)" if metadata.simulated else "reports"
+        size, width = metadata.num_categories, self.middles[1] - self.middles[0]
+        of = f"{size:,} integers" if self.integers else f"{size:,} bins of width {width:.6g}"
+        return (
+            f"{found.num_reports:,} {kind} of numbers from {found.lower[0]:.12g} to {found.upper[-1]:.12g}, "
+            f"by {metadata.mechanism.name} on {of}, in column {metadata.column!r}; "
+            f"ε = {metadata.effective_epsilon:.6g} nats"
+        )
+
+    def in_words(self, value: float) -> str:
+        """A number, rounded to about a thousandth of the range; whole if it is one of the integers."""
+        span = float(self.counted.upper[-1] - self.counted.lower[0])
+        if not LEAST_SPAN < span < MOST_SPAN:
+            return f"{value:.4g}"
+        whole = self.integers and value == round(value)
+        return f"{value:.{0 if whole else form.decimals(span / 50)}f}"
+
+    def facts(self) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        metadata = self.counted.metadata
+        given: Any = self.source.paths
+        return {
+            "reports": [*given],
+            "column": metadata.column,
+            "num_reports": self.num_reports,
+            "num_missing": self.counted.num_missing,
+            "num_categories": metadata.num_categories,
+            "domain": metadata.domain.describe(),
+            "yes": None,
+            "range": metadata.range,
+            "mechanism": metadata.mechanism.name,
+            "epsilon": metadata.effective_epsilon,
+            "simulated": metadata.simulated,
+            "round": None,
+            "metadata_tests": {},
+            "warnings": self.warnings,
+        }
+
+    @in_float64
+    def statements(
+        self, *, mean: bool = False, quantile: Sequence[float] = (), level: float = 0.95
+    ) -> NumberStatements:
+        """Estimates quantiles and the mean, with limits that hold together; and the distribution function.
+
+        Args:
+            mean: Whether the mean is asked for.
+            quantile: Probabilities of quantiles, in (0, 1); 0.5 is the median. Without it and without the mean, five
+                quantiles and the mean are estimated.
+            level: Confidence level of all limits together, in (0, 1).
+
+        Returns:
+            `NumberStatements`, computed in float64.
+
+        Raises:
+            ArgumentError: A level or a probability outside of (0, 1).
+
+        Example:
+            >>> import rrjax
+            >>> rrjax.read("ages.parquet").statements().to_dict()["mean"]  # doctest: +SKIP
+        """
+        check_rate("level", level)
+        for probability in quantile:
+            check_rate("quantile", probability)
+        if usual := not mean and not quantile:
+            quantile = QUANTILES
+        found, theta = self.counted, self._theta()
+        band = inference.cdf_band(found.counts, found.mechanism, level=level)
+        rows = _quantiles(found, theta, band, quantile) if quantile else []
+        if mean or usual:
+            rows.append(Statement("mean", None, float(theta @ self.middles), *self._mean_limits(level)))
+        return NumberStatements(self, theta, band, rows, level)
+
+    def quantile(self, *probabilities: float, mean: bool = False, level: float = 0.95) -> NumberStatements:
+        """Estimates quantiles, with limits that hold together; see `statements`."""
+        return self.statements(mean=mean, quantile=probabilities or QUANTILES, level=level)
+
+    def mean(self, level: float = 0.95) -> NumberStatements:
+        """Estimates the mean, with limits; see `statements`."""
+        return self.statements(mean=True, level=level)
+
+    @in_float64
+    def compare(self, truth: Truth | None = None) -> NumberComparison:
+        """Runs all estimators of numbers, and measures them against the truth if it is given.
+
+        Args:
+            truth: K true shares or counts; a mapping of the labels of bins, or of integers, to counts; or a file of
+                true numbers.
+
+        Returns:
+            `NumberComparison`, computed in float64. Of the true numbers it has the shares only.
+
+        Raises:
+            ArgumentError: True values that are not those of the bins or integers.
+            DataError: A file of true numbers that cannot be used.
+
+        Example:
+            >>> import rrjax
+            >>> rrjax.read("ages.parquet").compare("true-ages.csv")  # doctest: +SKIP
+        """
+        shares = None if truth is None else true_shares(truth, self.counted.metadata.domain, self.shares_in)
+        thetas = {name: self._theta(name) for name in ESTIMATORS}
+        return NumberComparison(self, thetas, shares, {} if shares is None else self._errors(thetas, shares))
+
+    def _errors(self, thetas, truth):
+        width = float(self.middles[1] - self.middles[0])
+        distances = {"wasserstein": partial(metrics.wasserstein, width=width), "kolmogorov": metrics.kolmogorov}
+        return {
+            name: {metric: float(distance(theta, truth)) for metric, distance in distances.items()}
+            for name, theta in thetas.items()
+        }
+
+    def shares_in(self, source: Source) -> np.ndarray:
+        """The shares of the true numbers in a file, `[K]`."""
+        check_true(source)
+        metadata = self.counted.metadata
+        if metadata.range is None:
+            counts = io.count_reports(source, metadata.domain).counts
+        else:
+            values = io.read_bins(source, io.Bins(*metadata.range, metadata.num_categories))
+            counts = np.bincount(values.indices, minlength=metadata.num_categories)
+        return counts / counts.sum()
+
+
+class Statement(NamedTuple):
+    """A quantile or the mean, with its limits."""
+
+    name: str
+    probability: float | None
+    estimate: float
+    lower: float
+    upper: float
+
+    def facts(self) -> dict[str, Any]:
+        """As fields of a JSON object."""
+        return {name: value for name, value in self._asdict().items() if name != "name" and value is not None}
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class NumberStatements(Answer):
+    """Quantiles and the mean of numbers, and their distribution function, with limits that hold together."""
+
+    written: ClassVar[str] = "All values"
+    page: ClassVar[str] = "guides/numbers"
+
+    reports: Numbers
+    theta: np.ndarray
+    """`[K]`, the estimated shares of the bins or integers."""
+    band: inference.CdfBand
+    """Limits of the distribution function."""
+    statements: list[Statement]
+    level: float
+    """Confidence level of all limits together."""
+
+    @property
+    def _table(self):
+        found = self.reports.counted
+        return {
+            "from": found.lower,
+            "to": found.upper,
+            "share": self.theta,
+            "cdf": np.minimum(np.cumsum(self.theta), 1),
+            "lower": self.band.lower,
+            "upper": self.band.upper,
+        }
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """`[K]` each: from, to, share, cdf (the distribution function at the end), and its limits lower and upper."""
+        return self.reports.table(self._table)
+
+    @property
+    def num_outside(self) -> int:
+        """The number of values at which the estimated distribution function is outside its limits."""
+        function, band = np.cumsum(self.theta), self.band
+        return int(((function < band.lower - ROUNDING) | (function > band.upper + ROUNDING)).sum())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The reports, the quantiles and the mean."""
+        return {
+            **self.reports.facts(),
+            "warnings": self.warnings,
+            "estimator": DEFAULT,
+            "level": self.level,
+            "feasible": bool(self.band.feasible),
+            "num_outside_band": self.num_outside,
+            "quantiles": [each.facts() for each in self.statements if each.probability is not None],
+            "mean": next((each.facts() for each in self.statements if each.probability is None), None),
+        }
+
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+        """All bins or integers, in order."""
+        del top
+        lists = (each.tolist() for each in self._table.values())
+        return {"bins": [dict(zip(self._table, row, strict=True)) for row in zip(*lists, strict=True)]}
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the reports, and whether no distribution explains them."""
+        if self.band.feasible:
+            return self.reports.warnings
+        return [*self.reports.warnings, _unexplained(self.level, ", so there are no limits")]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the limits and the estimates assume."""
+        return [
+            f"All limits hold together with {form.in_full(self.level)} confidence, at any number of reports, and "
+            "assume nothing about the distribution.",
+            "The estimates assume that neighbouring shares are similar, as far as the reports confirm it.",
+        ]
+
+    @property
+    def cautions(self) -> list[str]:
+        """Where the estimated distribution function leaves its limits."""
+        if not self.num_outside:
+            return []
+        places = f"{self.num_outside:,} of {len(self.theta):,} {'integers' if self.reports.integers else 'bins'}"
+        return [
+            f"The estimated distribution function leaves its limits at {places}: the distribution is not as smooth as "
+            "the estimate. There believe the limits."
+        ]
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the estimate, a quantile and the limits are."""
+        spread = ", with numbers evenly spread within their bin; the limits do not assume this"
+        return {
+            "estimate": f"{ESTIMATORS[DEFAULT][0]}: {ESTIMATORS[DEFAULT][2]}",
+            "quantile": "the quantile of the estimated shares" + spread * (not self.reports.integers),
+            "limits": "of all distributions that agree with the reports; the distribution of the reports is known "
+            f"within {form.percent(float(self.band.radius))} everywhere, and each report and run of reports within "
+            "exact limits; finer bins make the limits wider",
+        }
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        """The quantiles and the mean."""
+        del top
+        rows, said = [], self.reports.in_words
+        for name, _, estimate, lower, upper in self.statements:
+            limits = "–" if np.isnan(lower) else f"{said(lower)} – {said(upper)}"
+            rows.append([name, said(estimate), limits])
+        return Cells(["", "estimate", f"{form.in_full(self.level)} limits"], rows)
+
+    def figure(self) -> Figure:
+        """The distribution function with its limits, and the shares."""
+        from rrjax.figures import cdf_figure
+
+        found, metadata = self.reports.counted, self.reports.counted.metadata
+        return cdf_figure(
+            found.lower,
+            found.upper,
+            self.theta,
+            band=(self.band.lower, self.band.upper) if self.band.feasible else None,
+            band_label=f"{form.in_full(self.level)} limits, all together",
+            name=metadata.column,
+            title=f"{found.num_reports:,} reports, {metadata.mechanism.name}, ε = {metadata.effective_epsilon:.4g}",
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class NumberComparison(Answer):
+    """The estimates of all estimators of numbers, and their distances from the truth if it is known."""
+
+    written: ClassVar[str] = "All values"
+    page: ClassVar[str] = "guides/numbers"
+
+    reports: Numbers
+    thetas: dict[str, np.ndarray]
+    """`[K]` each, the shares by each estimator."""
+    truth: np.ndarray | None
+    """`[K]`, true shares."""
+    errors: dict[str, dict[str, float]]
+    """The distances of each estimate from the truth, by metric; empty if it is not known."""
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """`[K]` each: from, to, the share by each estimator, and the true share if it is known."""
+        found = {"from": self.reports.counted.lower, "to": self.reports.counted.upper, **self.thetas}
+        return self.reports.table(found | ({} if self.truth is None else {"truth": self.truth}))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The reports."""
+        return self.reports.facts() | {"warnings": self.warnings}
+
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+        """The estimators, with the means of their estimates and their errors."""
+        del top
+        rows = {name: {"estimator": name, "mean": self._mean(theta)} for name, theta in self.thetas.items()}
+        for name, errors in self.errors.items():
+            rows[name]["errors"] = errors
+        return {"estimators": [*rows.values()]}
+
+    def _mean(self, theta):
+        return float(theta @ self.reports.middles)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the reports, and whether no distribution explains them."""
+        if not self.reports.contradicted:
+            return self.reports.warnings
+        return [*self.reports.warnings, _unexplained(1 - FALSE_ALARM, ": do not use these estimates")]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the distances are."""
+        if not self.errors:
+            return [f"{option('truth', '--truth FILE')} measures the distance of each estimate from the truth."]
+        return [
+            "Wasserstein: mean distance, in the unit of the numbers, by which an estimate is off; Kolmogorov: largest "
+            "error of the distribution function. Smaller is closer."
+        ]
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What each estimator does."""
+        return {title: note for title, _, note in ESTIMATORS.values()}
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        """The estimators, with the means of their estimates and their errors."""
+        del top
+        headings, said = ["", "mean"], self.reports.in_words
+        rows = [[ESTIMATORS[name][0], said(self._mean(theta))] for name, theta in self.thetas.items()]
+        if self.truth is not None:
+            headings += ["Wasserstein", "Kolmogorov"]
+            for row, error in zip(rows, self.errors.values(), strict=True):
+                row += [f"{error['wasserstein']:.3g}", form.percent(error["kolmogorov"])]
+            rows.append(["truth", said(self._mean(self.truth)), "", ""])
+        return Cells(headings, rows)
+
+
+def read_numbers(source: Source, epsilon: float | None, domain: Domain | None, given: Mapping[str, Any]) -> Numbers:
+    """Counts the reports in files of numbers; `given` are other arguments by name, none of which applies.
+
+    Raises:
+        Contradiction: Arguments that contradict the metadata.
+        ArgumentError, UsageError: Arguments that do not apply to reports of numbers.
+        DataError: Files that cannot be used.
+    """
+    metadata, name = source.metadata(), os.path.basename(source.files()[0])
+    assert metadata is not None
+    if epsilon is not None:
+        check_epsilon(epsilon)
+    metadata.check(name, column=source.column, epsilon=epsilon, domain=domain)
+    for argument, value in {**given, "missing": source.missing}.items():
+        if value:
+            problem = f"{option(argument)} does not apply to {name}, which holds reports of numbers: leave it out"
+            raise refusal(argument, problem, value=value)
+    counted = io.read_number_reports(source)
+    warnings = []
+    if metadata.simulated:
+        warnings.append(f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody.")
+    if counted.num_missing:
+        warnings.append(f"Left out: {form.number(counted.num_missing, 'row', 'rows')} without a report.")
+    return Numbers(counted, source, warnings)
+
+
+def _quantiles(found, theta, band, probabilities):
+    function, rows = np.minimum(np.cumsum(theta), 1), []
+    first, last = inference.quantile_limits(band, np.asarray(probabilities))
+    for probability, low, high in zip(probabilities, first, last, strict=True):
+        place = min(int(np.searchsorted(function, probability - 1e-9)), len(theta) - 1)
+        before = function[place] - theta[place]
+        part = (probability - before) / theta[place] if theta[place] > 0 else 1.0
+        low_end, high_end = found.lower[place], found.upper[place]
+        estimate = float(low_end + (high_end - low_end) * min(max(part, 0.0), 1.0))
+        limits = (float(found.lower[low]), float(found.upper[high])) if band.feasible else (np.nan, np.nan)
+        name = "median" if probability == 0.5 else f"{form.in_full(probability)} quantile"
+        rows.append(Statement(name, probability, estimate, *limits))
+    return rows
+
+
+def _unexplained(level, rest):
+    return (
+        f"No distribution explains these reports with {form.in_full(level)} confidence{rest}. "
+        "Are reports missing, or was the file changed after it was written?"
+    )
