@@ -19,6 +19,7 @@ from rrjax.estimators.em import ems
 from rrjax.io.numbers import NumberReports
 from rrjax.reports import form
 from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.statements import check_quantile
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 ESTIMATORS = {
@@ -195,7 +196,7 @@ def run(collection: NumberCollection, asked: Asked, level: float, output: Output
 def _statements(collection, theta, band, asked, level):
     """The quantiles and the mean that were asked for, or the usual ones."""
     found, function = collection.reports, np.minimum(np.cumsum(theta), 1)
-    chosen = asked.quantile or ([] if asked.mean else list(QUANTILES))
+    chosen = [check_quantile(each) for each in asked.quantile or []] or ([] if asked.mean else list(QUANTILES))
     rows = []
     if chosen:
         first, last = inference.quantile_limits(band, np.asarray(chosen))

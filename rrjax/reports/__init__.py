@@ -6,7 +6,9 @@ sentences for a notebook, a file or the terminal.
 
 from rrjax.reports.answer import Answer, Cells
 from rrjax.reports.reading import read as read
+from rrjax.reports.regression import Regression
 from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.shares import Shares
+from rrjax.reports.statements import Statements
 
-__all__ = ["Answer", "Cells", "Shares"]
+__all__ = ["Answer", "Cells", "Regression", "Shares", "Statements"]

@@ -15,7 +15,7 @@ from rrjax import inference
 from rrjax.data.errors import option, refusal
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.answer import SHOWN, Cells, OfReports
 from rrjax.reports.estimates import (
     Estimate,
     ShareIntervals,
@@ -96,7 +96,7 @@ def leading(reports: Reports, ordered: bool = False) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Shares(Answer):
+class Shares(OfReports):
     """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals."""
 
     reports: Reports
@@ -105,11 +105,6 @@ class Shares(Answer):
     intervals: ShareIntervals
     named: bool = False
     """Whether the estimator was named."""
-
-    @property
-    def title(self) -> str:
-        """The number of reports, their column, domain, mechanism and ε."""
-        return self.reports.summary()
 
     @property
     def estimate(self) -> Estimate:
@@ -171,11 +166,6 @@ class Shares(Answer):
             "advice": self.advice,
             "to_publish": self.to_publish,
         }
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of the reports."""
-        return self.reports.warnings
 
     @property
     def sentences(self) -> list[str]:
