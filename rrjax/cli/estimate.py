@@ -27,7 +27,6 @@ from rrjax.cli.options import (
 from rrjax.cli.outlets import deliver
 from rrjax.cli.parts import run as run_parts
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
-from rrjax.cli.statements import run as run_statements
 from rrjax.cli.tree import run as run_tree
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST
@@ -152,6 +151,7 @@ def estimate(
                 "--group": asked.group,
                 "--by": asked.by,
                 "--weights": asked.weights,
+                "--population": asked.population,
                 "--normal": asked.normal,
             },
         )
@@ -177,4 +177,11 @@ def run(
             estimator=estimator,
             ordered=ordered,
         )
+    deliver(answer, "estimate", output)
+
+
+def run_statements(collection: Reports, asked: Asked, level: float, output: Output) -> None:
+    """Estimates means, quantiles and shares of groups."""
+    with show.status("Estimating …"), ending_at_once():
+        answer = collection.statements(**asked.given, level=level, top=output.top)
     deliver(answer, "estimate", output)

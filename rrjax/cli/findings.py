@@ -11,7 +11,6 @@ import numpy as np
 from rrjax import inference, io
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked
-from rrjax.cli.statements import Row, rows_of
 from rrjax.cli.test import fits_any
 from rrjax.cli.testing import USUAL_DRAWS, SimulatedTest, check_size
 from rrjax.data.errors import UsageError
@@ -23,6 +22,7 @@ from rrjax.reports import form
 from rrjax.reports.estimates import Estimate, ShareIntervals, estimated, largest_of, share_intervals, side_by_side
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import leading
+from rrjax.reports.statements import Statements
 
 MOST_SINGLE = 120
 """Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
@@ -69,10 +69,8 @@ class Findings:
 
     Of a survey with a known yes, both are of the yes. Else, if rates differ by category, of the noisiest one.
     """
-    asked: Asked
-    rows: list[Row]
-    num_left_out: int
-    """Number of reports that are left out of the statements."""
+    statements: Statements | None
+    """Means, quantiles and groups, if any were asked for."""
     top: int
     ordered: bool
 
@@ -106,7 +104,10 @@ class Findings:
 
 def find(collection: Reports, asked: Asked, level: float, top: int, ordered: bool) -> Findings:
     """Computes the contents of the page."""
-    rows, left_out = rows_of(collection, asked, level, top) if asked.any() else ([], 0)
+    statements = None
+    if asked.any():
+        with ending_at_once():
+            statements = collection.statements(**asked.given, level=level, top=top)
     tasks = [partial(estimated, collection, name) for name in leading(collection, ordered)]
     more = [
         partial(share_intervals, collection, level, at_once=True),
@@ -114,7 +115,7 @@ def find(collection: Reports, asked: Asked, level: float, top: int, ordered: boo
         partial(_detectable, collection),
     ]
     *estimates, intervals, fit, detectable = side_by_side([*tasks, *more])
-    return Findings(collection, estimates, intervals, fit, detectable, asked, rows, left_out, top, ordered)
+    return Findings(collection, estimates, intervals, fit, detectable, statements, top, ordered)
 
 
 def fit_of(collection: Reports) -> Fit:

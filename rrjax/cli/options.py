@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import csv
 import dataclasses
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -20,6 +18,7 @@ from typer.core import TyperCommand
 from rrjax.cli.paths import DRAWS, READS, WRITES, guarding
 from rrjax.data.errors import DataError, UsageError, naming_flags
 from rrjax.estimators.catalogue import ESTIMATORS
+from rrjax.io.labels import listed_in as listed_in
 from rrjax.io.write import table_suffix
 
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
@@ -135,28 +134,16 @@ class Asked:
     ] = None
 
     def __post_init__(self) -> None:
-        """Refuses flags that contradict each other."""
-        if self.population is not None and self.by is None:
-            raise UsageError.about("--population", "gives the sizes of the levels of --by: name that column with --by")
-        if self.population is not None and self.weights is not None:
-            raise UsageError.about("--population", "and --weights are two ways to weigh the users: give one of the two")
-        if self.population is not None and self.quantile and not (self.mean or self.group):
-            raise UsageError.about("--population", "weighs means and groups, not quantiles: ask for --mean or --group")
-        if self.weights is not None and self.quantile:
-            raise UsageError.about(
-                "--quantile", "has no interval for weighted reports: leave out --weights, or ask for --group"
-            )
+        """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
             raise UsageError.about(
                 "--normal", "applies to --mean, --quantile, --group, --by and --weights: ask for one of them"
             )
-        for probability in self.quantile or []:
-            if not sys.float_info.min <= probability < 1:
-                raise UsageError(
-                    f"--quantile must lie between 0 and 1 (0.5 is the median), got {probability:g}",
-                    flag="--quantile",
-                    value=probability,
-                )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of `Reports.statements` that were given."""
+        return {name: value for name, value in vars(self).items() if value}
 
     @property
     def flags(self) -> dict[str, bool]:
@@ -165,7 +152,7 @@ class Asked:
 
     def any(self) -> bool:
         """Whether any statement is to be estimated."""
-        return any(getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "normal")
+        return bool(self.given.keys() - {"normal"})
 
 
 def estimator_names() -> list[str]:
@@ -300,19 +287,6 @@ def check_rate(flag: str, value: float, *, small: bool = False) -> None:
         meant = 1 - value / 100 if small and value >= 50 else value / 100
         hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
         raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}", flag=flag, value=value)
-
-
-def listed_in(flag: str, text: str) -> list[str]:
-    """Splits a flag at its commas; commas within quotes do not count.
-
-    Raises:
-        UsageError: The text has more than one line, or is too long.
-    """
-    try:
-        rows = list(csv.reader([text], skipinitialspace=True))
-    except csv.Error as error:
-        raise UsageError(f"{flag} wants one short line, with commas between: {error}", flag=flag, value=text) from error
-    return [each.strip() for each in next(iter(rows), [])]
 
 
 def split(flag: str, text: str) -> list[str]:

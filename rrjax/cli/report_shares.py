@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from rrjax.cli.findings import MOST_SINGLE, Findings
-from rrjax.cli.statements import contradicted, told, written
 from rrjax.figures.html import (
     Markup,
     Tick,
@@ -237,30 +236,25 @@ def _across(findings: Findings) -> list[Tick]:
 
 def asked_for(findings: Findings) -> list[Markup]:
     """A table of means, quantiles and shares of groups, of all users and of subgroups."""
-    rows, asked, collection = findings.rows, findings.asked, findings.collection
-    if not rows:
+    found = findings.statements
+    if found is None:
         return []
-    several = asked.by is not None
-    shares = all(row.statement.kind == "share" and row.about != "difference" for row in rows)
-    end = float(np.nanmax([row.upper for row in rows], initial=0)) if shares else 1.0
-    columns: list[object] = ["What", *([label(asked.by)] if several else []), "Estimate"]
-    columns += [f"{form.in_full(findings.intervals.level)} interval"]
+    shares = all(each.functional.kind == "share" and each.about != "difference" for each in found.estimates)
+    end = float(np.nanmax([each.upper for each in found.estimates], initial=0)) if shares else 1.0
+    columns: list[object] = ["What", *([] if found.by is None else [label(found.by)]), "Estimate"]
+    columns += [form.interval(found.level)]
     columns += [Markup(f'Drawn<span class="ends"><span>0</span><span>{form.percent(end)}</span></span>')] * shares
     cells = []
-    for row in rows:
-        value, _, interval = written(row)
-        if row.statement.kind != "quantile":  # quantiles are labels
+    for each in found.estimates:
+        value, _, interval = each.texts()
+        if each.functional.kind != "quantile":  # quantiles are labels
             value, interval = (text.replace("-", "−") for text in (value, interval))
-        drawn = [strip(float(row.value), float(row.lower), float(row.upper), end)] if shares else []
-        level = [label(row.level)] if several else []
-        cells.append([label(row.statement.name), *level, value, interval, *drawn, f"{row.num_reports:,}"])
-    parts = [
+        drawn = [strip(float(each.value), float(each.lower), float(each.upper), end)] if shares else []
+        level = [] if found.by is None else [label(each.level)]
+        cells.append([label(each.functional.name), *level, value, interval, *drawn, f"{each.num_reports:,}"])
+    return [
         table([*columns, "Reports"], cells, "Groups and means. Each interval holds for its row, not for all at once."),
-        paragraph(told(rows, asked, exact=collection.mechanism.names_one), kind="note"),
+        *(paragraph(sentence, kind="note") for sentence in found.sentences),
+        *map(paragraph, found.cautions),
+        *(paragraph(note, kind="note") for note in found.notes),
     ]
-    if words := contradicted(rows, findings.intervals.level, collection):
-        parts.append(paragraph(words))
-    if findings.num_left_out:
-        number = form.number(findings.num_left_out, "row is", "rows are")
-        parts.append(paragraph(f"{number} left out: a column named by a flag has no value there.", kind="note"))
-    return parts

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rrjax.data.errors import DataError, reworded
+from rrjax.data.errors import DataError, option, refusal, reworded
 from rrjax.io.database import LARGEST_EXACT_FLOAT, as_written, connect, explaining, opened
 from rrjax.io.database import text as text_of
 from rrjax.io.domain import BLANKS, Domain
@@ -113,6 +113,21 @@ def label_of(value: Any) -> str | int:
     if isinstance(value, int):
         return value
     return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
+
+
+def listed_in(flag: str, text: str) -> list[str]:
+    """Splits the text of a flag at its commas; commas within quotes do not count.
+
+    Raises:
+        ArgumentError, UsageError: The text has more than one line, or is too long.
+    """
+    try:
+        rows = list(csv.reader([text], skipinitialspace=True))
+    except csv.Error as error:
+        argument = flag.removeprefix("--")
+        problem = f"{option(argument)} wants one short line, with commas between: {error}"
+        raise refusal(argument, problem, value=text) from error
+    return [each.strip() for each in next(iter(rows), [])]
 
 
 def _labels_of_text(file: str) -> list[str]:

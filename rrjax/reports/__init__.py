@@ -9,9 +9,11 @@ from rrjax.reports.comparison import Comparison
 from rrjax.reports.groups import Groups, GroupShares
 from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
 from rrjax.reports.reading import read as read
+from rrjax.reports.regression import Regression
 from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.rounds import Rounds, RoundShares
 from rrjax.reports.shares import Shares
+from rrjax.reports.statements import Statements
 from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
 
 __all__ = [
@@ -23,9 +25,11 @@ __all__ = [
     "NumberComparison",
     "NumberStatements",
     "Numbers",
+    "Regression",
     "RoundShares",
     "Rounds",
     "Shares",
+    "Statements",
     "TwoSampleReports",
     "TwoSampleShares",
 ]

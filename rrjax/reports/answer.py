@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -13,6 +14,8 @@ from rrjax.reports import form
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from rrjax.reports.reports import Reports
 
 SHOWN = 10
 """Rows of a table that people read, unless they ask for another number."""
@@ -184,6 +187,24 @@ class Answer:
         """The same for a notebook."""
         parts = [_paragraph(self.title), *(_paragraph(warning, "<b>Warning:</b> ") for warning in self.warnings)]
         return "".join([*parts, *map(_markup, self.blocks())])
+
+
+class OfReports(Answer):
+    """An answer about reports of one column, which it holds."""
+
+    reports: Reports
+    notes: Sequence[str] = ()
+    """Warnings about the question, beside those about the reports."""
+
+    @property
+    def title(self) -> str:
+        """The number of reports, their column, domain, mechanism and ε."""
+        return self.reports.summary()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the reports, and about the question."""
+        return [*self.reports.warnings, *self.notes]
 
 
 def _lines(block: Block) -> list[str]:

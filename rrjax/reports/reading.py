@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoFrame
 
 
-
 MOST_REPORTS = 2**53
 """Numbers of reports are exact below."""
 

@@ -29,7 +29,7 @@ from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
-from rrjax.reports.kind import Kind
+from rrjax.reports.questions import ColumnQuestions
 from rrjax.reports.yes_or_no import known_yes, said
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ FALSE_ALARM = 0.01
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Reports(Kind):
+class Reports(ColumnQuestions):
     """Counted reports with everything that is needed to use them: mechanism, ε, domain, and what is odd about them.
 
     Made by `rrjax.read`, `Reports.of_counts` and `Reports.of_tally`. Methods are questions, which compute in float64

@@ -15,7 +15,7 @@ from rrjax import inference
 from rrjax.data.errors import option, refusal
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.answer import SHOWN, Cells, OfReports
 from rrjax.reports.estimates import (
     Estimate,
     ShareIntervals,
@@ -100,7 +100,7 @@ def leading(reports: Reports, ordered: bool = False) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Shares(Answer):
+class Shares(OfReports):
     """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals."""
 
     reports: Reports

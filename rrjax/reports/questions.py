@@ -1,0 +1,194 @@
+"""The questions about one column beyond its shares: means, quantiles, groups, subgroups, regression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from rrjax.reports.answer import SHOWN
+from rrjax.reports.kind import Kind
+
+if TYPE_CHECKING:
+    from rrjax.reports.regression import Regression
+    from rrjax.reports.reports import Reports
+    from rrjax.reports.statements import Groups, Population, Statements
+
+
+class ColumnQuestions(Kind):
+    """Questions that `Reports` answers, each a method."""
+
+    def statements(
+        self,
+        *,
+        mean: bool = False,
+        quantile: float | Iterable[float] = (),
+        group: Groups = (),
+        by: str | None = None,
+        weights: str | None = None,
+        population: Population | None = None,
+        normal: bool = False,
+        level: float = 0.95,
+        top: int = SHOWN,
+    ) -> Statements:
+        """Estimates means, quantiles and shares of groups, of all users and of the levels of a public column.
+
+        Args:
+            mean: Whether to estimate the mean of the labels, which are numbers.
+            quantile: Quantiles in the order of the domain, each in (0, 1); 0.5 is the median.
+            group: Groups of categories: texts such as "young=0:29" (both ends included) or "north=Oslo,Rome", and
+                mappings from names to labels. Without mean, quantile and group the most frequent categories are taken.
+            by: A public column of the file: the statements for each of its levels, and the difference of two levels.
+            weights: A column of survey weights, for reports of randomized response.
+            population: The sizes of the levels of `by` in a population, which is estimated, too: a file with two
+                columns, or a mapping.
+            normal: Whether intervals use the normal approximation: shorter, and valid for thousands of users.
+            level: Confidence level of each interval, in (0, 1).
+            top: How many of the most frequent categories to take.
+
+        Returns:
+            `Statements`, computed in float64.
+
+        Raises:
+            DataError: A file or a column that cannot be used.
+            ArgumentError: Arguments that contradict each other, the labels or the reports.
+
+        Example:
+            >>> import rrjax
+            >>> reports = rrjax.Reports.of_counts([400, 300, 200, 100], 2.0)
+            >>> found = reports.statements(mean=True, group={"often": [2, 3]})
+            >>> found.columns["statement"].tolist(), found.columns["value"].round(3).tolist()
+            (['mean', 'often'], [0.687, 0.175])
+        """
+        from rrjax.reports.statements import statements_of
+
+        given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, "by": by, "weights": weights}
+        given |= {"population": population, "normal": normal, "level": level, "top": top}
+        return statements_of(cast("Reports", self), **given)
+
+    def mean(
+        self,
+        *,
+        by: str | None = None,
+        weights: str | None = None,
+        population: Population | None = None,
+        normal: bool = False,
+        level: float = 0.95,
+    ) -> Statements:
+        """Estimates the mean of labels that are numbers; see `statements`.
+
+        Example:
+            >>> import rrjax
+            >>> mean = rrjax.Reports.of_counts([400, 300, 200, 100], 2.0).mean()
+            >>> [round(float(mean.columns[name][0]), 2) for name in ("value", "lower", "upper")]
+            [0.69, 0.53, 0.85]
+        """
+        return self.statements(mean=True, by=by, weights=weights, population=population, normal=normal, level=level)
+
+    def quantile(self, *quantiles: float, by: str | None = None, level: float = 0.95) -> Statements:
+        """Estimates quantiles in the order of the domain, such as 0.5 for the median; see `statements`.
+
+        Example:
+            >>> import rrjax
+            >>> rrjax.Reports.of_counts([400, 300, 200, 100], 2.0).quantile(0.5, 0.9).columns["value"].tolist()
+            [1, 2]
+        """
+        return self.statements(quantile=quantiles, by=by, level=level)
+
+    def group(
+        self,
+        *groups: Any,
+        by: str | None = None,
+        weights: str | None = None,
+        population: Population | None = None,
+        normal: bool = False,
+        level: float = 0.95,
+    ) -> Statements:
+        """Estimates the share of some categories together; see `statements`.
+
+        Example:
+            >>> import rrjax
+            >>> reports = rrjax.Reports.of_counts([400, 300, 200, 100], 2.0, ["a", "b", "c", "d"])
+            >>> reports.group("vowels=a", {"others": ["b", "c", "d"]}).columns["value"].round(3).tolist()
+            [0.494, 0.506]
+        """
+        given: dict[str, Any] = {"by": by, "weights": weights, "population": population}
+        return self.statements(group=groups, normal=normal, level=level, **given)
+
+    def by(
+        self,
+        column: str,
+        *,
+        mean: bool = False,
+        quantile: float | Iterable[float] = (),
+        group: Groups = (),
+        weights: str | None = None,
+        population: Population | None = None,
+        normal: bool = False,
+        level: float = 0.95,
+        top: int = SHOWN,
+    ) -> Statements:
+        r"""Estimates statements for each level of a public column; see `statements`.
+
+        Example:
+            >>> import pathlib, rrjax, tempfile
+            >>> rows = ["Oslo,north", "Rome,north", "Oslo,south", "Rome,north"] * 100
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder, "cities.csv")
+            ...     _ = path.write_text("\n".join(["city,region", *rows]))
+            ...     found = rrjax.read(path, column="city", epsilon=2.0).by("region", group="Oslo")
+            >>> found.columns["of"].tolist()
+            ['all', 'north', 'south', 'north less south']
+        """
+        given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, "weights": weights}
+        given |= {"population": population, "normal": normal, "level": level, "top": top}
+        return self.statements(by=column, **given)
+
+    def regress(
+        self,
+        covariates: str | Iterable[str],
+        *,
+        factors: Iterable[str] = (),
+        reference: str | None = None,
+        weights: str | None = None,
+        clusters: str | None = None,
+        robust: bool = False,
+        drop_missing: bool = False,
+        ridge: float = 0.0,
+        level: float = 0.95,
+    ) -> Regression:
+        r"""Finds what the true answers depend on: multinomial logistic regression.
+
+        Args:
+            covariates: Columns of the same file: numbers, texts as factors, or columns that were randomized apart,
+                whose true values are estimated, too.
+            factors: Covariates whose numbers are names of levels.
+            reference: The category that others are compared with; None is the first one.
+            weights: Column of survey weights; errors are robust then.
+            clusters: Column of clusters, within which users may depend on each other.
+            robust: Whether standard errors hold where the model is wrong, too (sandwich).
+            drop_missing: Whether to leave out rows that lack a covariate, a weight or a cluster.
+            ridge: Precision of a normal prior on standardized coefficients.
+            level: Confidence level of each interval, in (0, 1).
+
+        Returns:
+            `Regression`, computed in float64.
+
+        Raises:
+            DataError: Columns that cannot be used, or that do not determine the coefficients.
+            ArgumentError: Arguments that contradict each other or the reports.
+
+        Example:
+            >>> import pathlib, rrjax, tempfile
+            >>> rows = [f"{'yes' if age > 40 or age % 3 else 'no'},{age}" for age in range(20, 70)] * 20
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder, "people.csv")
+            ...     _ = path.write_text("\n".join(["smokes,age", *rows]))
+            ...     found = rrjax.read(path, column="smokes", epsilon=3.0, domain=["no", "yes"]).regress("age")
+            >>> found.columns["term"].tolist(), found.columns["estimate"].round(3).tolist()
+            (['(intercept)', 'age'], [-2.455, 0.12])
+        """
+        from rrjax.reports.regression import regression_of
+
+        given: dict[str, Any] = {"factors": factors, "reference": reference, "weights": weights, "clusters": clusters}
+        given |= {"robust": robust, "drop_missing": drop_missing, "ridge": ridge, "level": level}
+        return regression_of(cast("Reports", self), covariates, **given)

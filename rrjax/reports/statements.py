@@ -1,0 +1,390 @@
+"""Means, quantiles and shares of groups: of all users, of the levels of a public column, of a population."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from rrjax.data.arguments import as_probability
+from rrjax.data.errors import for_callers, for_commands, option, refusal
+from rrjax.io.labels import listed_in
+from rrjax.reports import form
+from rrjax.reports.answer import SHOWN, Cells, OfReports
+from rrjax.reports.contradictions import check_contradictions
+from rrjax.reports.estimates import largest_of
+from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of
+from rrjax.reports.public_columns import parts_of, population_shares
+from rrjax.reports.reading import in_float64
+from rrjax.reports.reports import Reports
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Groups: TypeAlias = str | Mapping[Any, Any] | Iterable[str | Mapping[Any, Any]]
+"""Groups of categories: texts such as "young=0:29" or "north=Oslo,Rome", and labels, or such texts, by name."""
+Population: TypeAlias = str | os.PathLike[str] | Mapping[Any, float]
+"""Sizes of levels in a population: a file of two columns, or sizes by level."""
+LONGEST_LEVEL = 24
+"""Characters of a level in a table."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Statements(OfReports):
+    """Means, quantiles and shares of groups with intervals: of all users and, with a public column, of each level."""
+
+    written: ClassVar[str] = "Statements"
+
+    reports: Reports
+    estimates: list[FunctionalEstimate]
+    level: float
+    by: str | None
+    weights: str | None
+    normal: bool
+    num_left_out: int
+    """Number of reports without a level or a weight."""
+    notes: Sequence[str] = ()
+    """What is odd about the question: rows that are left out, groups that reach beyond the domain."""
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row for each estimate: statement, kind, of, num_reports, value, standard_error, lower, upper.
+
+        The value and the limits are numbers, or texts where some of them are labels.
+        """
+        rows = [each.facts() for each in self.estimates]
+        return self.reports.table({name: _column(name, [row[name] for row in rows]) for name in rows[0]})
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The reports, what was asked, and how many estimates have no interval, or are impossible."""
+        return {
+            **self.reports.facts(),
+            "warnings": self.warnings,
+            "level": self.level,
+            "by": self.by,
+            "weights": self.weights,
+            "num_without_level": self.num_left_out,
+            "num_contradicted": sum(each.contradicted for each in self.estimates),
+            "num_impossible": sum(each.impossible for each in self.estimates),
+        }
+
+    @property
+    def sentences(self) -> list[str]:
+        """The kinds of the intervals, for how many users they hold, and how many estimates are impossible."""
+        count = sum(each.impossible for each in self.estimates)
+        number = form.number(count, "estimate is", "estimates are")
+        beyond = f" {number} impossible, as unbiased ones may be: believe the interval."
+        return [self._validity + beyond * (count > 0)]
+
+    @property
+    def cautions(self) -> list[str]:
+        """How many estimates have no interval, and why."""
+        number = sum(each.contradicted for each in self.estimates)
+        return [self.reports.without_interval(number, "row", "rows", 1 - self.level, "for each row")] * (number > 0)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What each column and row is."""
+        kinds, abouts = self._kinds, {each.about for each in self.estimates}
+        quantiles = "quantile" in kinds
+        words = {
+            "reports": "number of reports of these users",
+            "estimate": "unbiased: the randomization is undone, on average" if kinds != {"quantile"} else "",
+            "quantile": "the first category, in the order of the domain, at which the cumulative share reaches the "
+            "quantile, by the likeliest distribution (of other mechanisms: by InvP), or the nearer end of the interval"
+            if quantiles
+            else "",
+            "std. error": "standard error of the estimate" + "; quantiles have none" * quantiles,
+            form.interval(self.level): "holds the true value with this confidence, each row for itself",
+            "all": "the users of all levels together" if self.by is not None else "",
+        }
+        if "difference" in abouts:
+            words["… less …"] = "the difference between two levels"
+        if "population" in abouts:
+            words["population"] = f"all levels together, each weighted by its size in {option('population')}"
+        return words
+
+    @property
+    def _kinds(self):
+        return {each.functional.kind for each in self.estimates}
+
+    @property
+    def _validity(self):
+        """A sentence about the kinds of the intervals, and the numbers of users for which they are valid."""
+        if self.weights is not None:
+            return (
+                "The intervals use the effective number of reports. They hold where weights do not depend on the "
+                "values."
+            )
+        kinds, exact = self._kinds, self.reports.mechanism.names_one
+        if self.normal:
+            kept = "are exact" if exact else "hold for any number of users"
+            also = f"; intervals of quantiles {kept}" * ("quantile" in kinds)
+            return f"The intervals use the normal approximation, which needs thousands of users{also}."
+        in_order = [f"{kind}s" for kind in ("mean", "share", "quantile") if kind in kinds]
+        abouts = {each.about for each in self.estimates}
+        bounded = [each for each in in_order if each == "means" or not exact]
+        bounded += [f"{about}s" for about in ("difference", "population") if about in abouts]
+        words = []
+        if exact and (named := [each for each in in_order if each != "means"]):
+            words.append(f"intervals of {' and '.join(named)} are exact")
+        if bounded:
+            listed = ", ".join(bounded[:-1]) + " and " * (len(bounded) > 1) + bounded[-1]
+            shorter = f"; {option('normal=True', '--normal')} gives shorter ones" if exact else ""
+            words.append(f"intervals of {listed} hold for any number of users{shorter}")
+        return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "."
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        """All estimates, with the level where there is a public column."""
+        del top
+        levels = [] if self.by is None else [form.printable(self.by)]
+        rows = []
+        for each in self.estimates:  # each row has its name, because a narrow terminal shows the columns in blocks
+            place = [_short(each.level)] if levels else []
+            rows.append([form.printable(each.functional.name), *place, f"{each.num_reports:,}", *each.texts()])
+        numbers = ["reports", "estimate", "std. error", form.interval(self.level)]
+        return Cells(["statement", *levels, *numbers], rows, names=1 + len(levels), width=30)
+
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+        """All estimates."""
+        del top
+        return {"statements": [each.facts() for each in self.estimates]}
+
+    def figure(self) -> Figure:
+        """A panel for each statement, but for quantiles of labels that are no numbers.
+
+        Raises:
+            ArgumentError, UsageError: There are only such quantiles.
+        """
+        from rrjax.figures import forest_figure
+        from rrjax.figures.estimates import Statements as Panel
+
+        panels = {}
+        for functional in dict.fromkeys(each.functional for each in self.estimates):
+            # A difference has another scale than the shares.
+            own = [each for each in self.estimates if each.functional is functional and each.about != "difference"]
+            try:
+                value, lower, upper = (
+                    [math.nan if (found := getattr(each, name)) is None else float(found) for each in own]
+                    for name in ("value", "lower", "upper")
+                )
+            except ValueError:
+                continue
+            levels = [each.level for each in own]
+            panels[functional.name] = Panel(levels, value, lower, upper, functional.kind == "share")
+        if not panels:
+            raise refusal(
+                "plot",
+                f"{for_callers('the figure')}{for_commands('--plot')} draws numbers, and quantiles of these labels are "
+                f"not numbers: ask for {option('mean')} or {option('group')}",
+            )
+        reports = self.reports
+        title = f"{reports.called} in column {reports.counted.column}, ε = {reports.epsilon:.4g}"
+        return forest_figure(panels, level=self.level, title=title)
+
+
+def _column(name: str, values: list[Any]) -> np.ndarray:
+    """Numbers as they are; names, and limits of which some are labels, as texts."""
+    values = [None if each != each else each for each in values]  # NaN
+    if name in ("statement", "kind", "of") or any(isinstance(each, str) for each in values):
+        return np.asarray(["" if each is None else str(each) for each in values], object)
+    return np.asarray([math.nan if each is None else each for each in values])
+
+
+def _short(level: str) -> str:
+    level = form.printable(level)
+    return level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
+
+
+@in_float64
+def statements_of(
+    reports: Reports,
+    *,
+    mean: bool,
+    quantile: float | Iterable[float],
+    group: Groups,
+    by: str | None,
+    weights: str | None,
+    population: Population | None,
+    normal: bool,
+    level: float,
+    top: int,
+) -> Statements:
+    """See `Reports.statements`."""
+    as_probability(level, "level", 0.95)
+    quantiles = [quantile] if isinstance(quantile, int | float) else list(quantile)
+    functionals, notes = _groups(reports, group)
+    functionals = [_quantile(each) for each in quantiles] + functionals
+    if mean:
+        functionals.insert(0, Functional("mean", "mean", _numbers(reports)))
+    if population is not None:
+        _check_population(by, weights, functionals)
+    if weights is not None and quantiles:
+        raise refusal(
+            "quantile",
+            f"{option('quantile')} has no interval for weighted reports: leave out {option('weights')}, or ask for "
+            f"{option('group')}",
+            value=quantiles[0],
+        )
+    if not functionals:  # the shares of the most frequent categories
+        every, labels = np.arange(reports.num_categories), reports.labels
+        largest = largest_of(reports.counts, top)
+        functionals = [Functional(form.printable(labels[place]), "share", every == place) for place in largest]
+    _check_names(functionals)
+    parts, num_left_out = parts_of(reports, by, weights, normal)
+    if num_left_out:
+        missing = " or ".join(repr(name) for name in (by, weights) if name is not None)
+        rows_are = form.number(num_left_out, "row is", "rows are")
+        notes.append(f"{rows_are} left out: column {missing} has no value there.")
+    shares = None if population is None else population_shares(population, [part.level for part in parts[1:]])
+    how = {"normal": normal, "weighted": weights is not None, "shares": shares}
+    estimates = [row for each in functionals for row in estimates_of(reports, each, parts, level, **how)]
+    check_contradictions(reports)
+    return Statements(reports, estimates, level, by, weights, normal, num_left_out, notes)
+
+
+def _check_population(by: str | None, weights: str | None, functionals: list[Functional]) -> None:
+    problem = None
+    if by is None:
+        problem = f"gives the sizes of the levels of {option('by')}: name that column with {option('by')}"
+    elif weights is not None:
+        problem = f"and {option('weights')} are two ways to weigh the users: give one of the two"
+    elif functionals and all(each.kind == "quantile" for each in functionals):
+        problem = (
+            f"weighs means and groups, not quantiles: ask for {option('mean=True', '--mean')} or {option('group')}"
+        )
+    if problem is not None:
+        raise refusal("population", f"{option('population')} {problem}")
+
+
+def _check_names(functionals: list[Functional]) -> None:
+    names = [each.name for each in functionals]
+    twice = next((each for each in functionals if names.count(each.name) > 1), None)
+    if twice is not None:
+        named = f"such as {option('group=NAME=LABEL', '--group NAME=LABEL')}"
+        raise refusal(
+            "group" if twice.kind == "share" else twice.kind,
+            f"{twice.name!r} is asked for twice: leave one out, or give groups names, {named}",
+            value=twice.name,
+        )
+
+
+def check_quantile(probability: float) -> float:
+    """Returns the probability of a quantile; refuses one outside of (0, 1)."""
+    if not sys.float_info.min <= probability < 1:
+        problem = f"must lie between 0 and 1 (0.5 is the median), got {probability:g}"
+        raise refusal("quantile", f"{option('quantile')} {problem}", value=probability)
+    return probability
+
+
+def _quantile(probability: float) -> Functional:
+    name = "median" if check_quantile(probability) == 0.5 else f"{100 * probability:.4g} % quantile"
+    return Functional(name, "quantile", None, probability)
+
+
+def _numbers(reports: Reports) -> np.ndarray:
+    """The labels as numbers, for a mean."""
+    asked, numbers = option("mean"), []
+    for label in reports.labels:
+        problem, named = None, form.printable(label)
+        try:
+            numbers.append(float(label))
+        except ValueError:
+            problem = f"that are numbers, and the label {named!r} is not a number: ask for {option('group')} instead"
+        else:
+            if not math.isfinite(numbers[-1]):
+                problem = (
+                    f"that are finite numbers, and the label {named!r} is not: if it stands for a missing answer, "
+                    f"name it with {option('missing')}"
+                )
+        if problem is not None:
+            raise refusal("mean", f"{asked} needs labels {problem}", value=label)
+    least, most = min(numbers), max(numbers)
+    if not math.isfinite(most - least):
+        problem = f"labels from {least:g} to {most:g} are too far apart to be averaged"
+        raise refusal("mean", f"{asked}: {problem}", value=most)
+    if least == most:
+        raise refusal("mean", f"{asked}: all labels are the number {least:g}, so the mean is known", value=least)
+    return np.asarray(numbers)
+
+
+def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str]]:
+    """The groups, and a sentence about each that reaches beyond the domain."""
+    places = {str(label): place for place, label in enumerate(reports.labels)} if group else {}
+    named: list[tuple[str, Any]] = []
+    for each in [group] if isinstance(group, str | Mapping) else group:
+        named += [_named(each, places)] if isinstance(each, str) else [(str(name), held) for name, held in each.items()]
+    found, notes = [], []
+    for name, held in named:
+        limits = _range_in(held, places)
+        if limits is None:
+            members = _members(reports, name, held, places)
+        else:
+            numbers = np.asarray([float(label) for label in places])
+            members = (numbers >= limits[0]) & (numbers <= limits[1])
+            notes += _beyond(reports, name, held, limits, numbers)
+        if not members.any() or members.all():
+            what, share = ("none", 0) if not members.any() else ("all", 100)
+            raise refusal(
+                "group",
+                f"{option('group')} {name!r}: {held} holds {what} of the categories, so its share is "
+                f"{share}\N{NO-BREAK SPACE}%; the domain is {reports.counted.domain.describe()}",
+                value=held,
+            )
+        found.append(Functional(name, "share", members))
+    return found, notes
+
+
+def _named(text: str, places: Mapping[str, int]) -> tuple[str, str]:
+    """The name of a group in a text, and what it holds; labels may hold equals signs."""
+    name, equals, held = (part.strip() for part in text.partition("="))
+    whole = text.strip()
+    return (name, held) if equals and (held in places or whole not in places) else (whole, whole)
+
+
+def _range_in(held: Any, places: Mapping[str, int]) -> tuple[float, float] | None:
+    """The ends of a range of numbers; None for labels, which may hold colons."""
+    if not isinstance(held, str) or held in places or ":" not in held:
+        return None
+    try:
+        first, last = map(float, held.split(":"))
+        for label in places:
+            float(label)
+    except ValueError:
+        return None
+    return first, last
+
+
+def _beyond(reports: Reports, name: str, held: str, limits: tuple[float, float], numbers: np.ndarray) -> list[str]:
+    """A sentence about a range whose ends are numbers beyond all labels."""
+    first, last = limits
+    members = np.flatnonzero((numbers >= first) & (numbers <= last))
+    low, high = -np.inf < first < np.nanmin(numbers), np.nanmax(numbers) < last < np.inf
+    if not (len(members) and (low or high)):
+        return []
+    ends = [reports.labels[members[place(numbers[members])]] for place in (np.argmin, np.argmax)]
+    which = f"the categories from {ends[0]} to {ends[1]}" if len(members) > 1 else f"the category {ends[0]}"
+    domain = reports.counted.domain.describe()
+    return [f"The group {name!r} holds {which}: {held} reaches beyond the domain, which is {domain}."]
+
+
+def _members(reports: Reports, name: str, held: Any, places: Mapping[str, int]) -> np.ndarray:
+    """Which categories are in a group of labels."""
+    if isinstance(held, str):
+        wanted = [held] if held in places else listed_in("--group", held)
+    else:
+        wanted = [str(label) for label in held] if isinstance(held, Iterable) else [str(held)]
+    members = np.zeros(len(places), bool)
+    for label in wanted:
+        if label not in places:
+            domain = reports.counted.domain.describe()
+            problem = f"{label!r} is not a category; the domain is {domain}"
+            raise refusal("group", f"{option('group')} {name!r}: {problem}", value=label)
+        members[places[label]] = True
+    return members
