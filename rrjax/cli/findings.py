@@ -12,9 +12,7 @@ from rrjax import inference, io
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked
 from rrjax.cli.statements import Row, rows_of
-from rrjax.cli.test import fits_any
-from rrjax.cli.testing import USUAL_DRAWS, SimulatedTest, check_size
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
@@ -23,6 +21,7 @@ from rrjax.reports import form
 from rrjax.reports.estimates import Estimate, ShareIntervals, estimated, largest_of, share_intervals, side_by_side
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import leading
+from rrjax.reports.testing import USUAL_DRAWS
 
 MOST_SINGLE = 120
 """Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
@@ -128,17 +127,16 @@ def fit_of(collection: Reports) -> Fit:
             f"{collection.num_categories:,} categories; `rrjax test fit` makes it.",
         )
     try:
-        check_size(collection.num_reports)
-        (found,) = fits_any(collection, SimulatedTest(draws=draws))
-    except (UsageError, io.DataError) as error:
+        (found,) = collection.test_fit(draws=draws).outcomes
+    except (ArgumentError, UsageError, io.DataError) as error:
         return Fit(None, lacking=form.sentence(f"There is no test of fit of these reports: {error}"))
-    if found["least_p_value"] > 0.05:
+    if found.least_p_value > 0.05:
         return Fit(
             None,
             lacking="Whether the reports fit the stated mechanism and ε cannot be tested: with so few reports, or at "
-            f"so large an ε, p is {found['least_p_value']:.2g} or more, whatever they say.",
+            f"so large an ε, p is {found.least_p_value:.2g} or more, whatever they say.",
         )
-    return Fit(float(found["p_value"]), draws if simulated else 0)
+    return Fit(found.p_value, draws if simulated else 0)
 
 
 @ending_at_once()

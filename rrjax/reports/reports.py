@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from rrjax.io.labels import Labels
     from rrjax.reports.shares import Shares
+    from rrjax.reports.testing import Test
 
 FALSE_ALARM = 0.01
 """Level of all tests of reports against their mechanism and ε together."""
@@ -368,6 +369,40 @@ class Reports(Kind):
         from rrjax.reports.shares import shares_of
 
         return shares_of(self, level, simultaneous, fdr, estimator, ordered)
+
+    def test_fit(
+        self,
+        theta: ArrayLike | None = None,
+        *,
+        significance: float = 0.05,
+        draws: int | None = None,
+        seed: int = 0,
+    ) -> Test:
+        """Tests whether the users come from a distribution; without one, whether any can have made these reports.
+
+        Args:
+            theta: `[K]`, the shares of the distribution; None for any.
+            significance: The hypothesis is rejected where the p-value is at most this.
+            draws: Number of simulated collections; None is 9999, or as many as take about ten seconds.
+            seed: Seed of the simulation.
+
+        Returns:
+            `Test`, computed in float64 by `rrjax.inference.goodness_of_fit_test`; of randomized response and a
+            distribution also by `rrjax.inference.likelihood_ratio_test`.
+
+        Raises:
+            ArgumentError: Shares that are no distribution, or a significance or a number of draws that tells nothing.
+
+        Example:
+            >>> import rrjax
+            >>> test = rrjax.Reports.of_counts([600, 250, 150], 2.0).test_fit([0.5, 0.3, 0.2], draws=999)
+            >>> test.outcomes[0].rejected
+            True
+        """
+        from rrjax.reports.goodness_of_fit import fit_of
+        from rrjax.reports.testing import Simulation
+
+        return fit_of(self, theta, Simulation(significance, draws, seed))
 
     def __repr__(self) -> str:
         """The number of reports, their column, domain, mechanism and ε, and what is odd about them."""

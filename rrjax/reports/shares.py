@@ -12,7 +12,7 @@ import numpy as np
 
 import rrjax
 from rrjax import inference
-from rrjax.data.errors import option, refusal
+from rrjax.data.errors import check_rate, option, refusal
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
@@ -211,9 +211,8 @@ def shares_of(
     reports: Reports, level: float, simultaneous: bool, fdr: float, estimator: str | None, ordered: bool
 ) -> Shares:
     """See `Reports.shares`."""
-    for argument, value in (("level", level), ("fdr", fdr)):
-        if not 0 < value < 1:
-            raise refusal(argument, f"{option(argument)} must lie between 0 and 1, got {value:g}", value=value)
+    check_rate("level", level)
+    check_rate("fdr", fdr, small=True)
     if estimator is not None and estimator not in ESTIMATORS:
         problem = f"{option('estimator')} must be one of {', '.join(ESTIMATORS)}; got {estimator!r}"
         raise refusal("estimator", problem, value=estimator)
