@@ -64,7 +64,7 @@ def documented(command):
     if command == "test":
         own = fields("`test fit`, `test equal`, `test trend`, `test independent`") - {"collections[]"}
         return everywhere | under("collections[]", of_reports) | own
-    without = {"plan": {"out"}, "randomize": {"plot"}, "audit": {"out", "plot"}, "study": {"out", "plot"}}
+    without = {"plan": set(), "randomize": {"plot"}, "audit": {"out", "plot"}, "study": {"out", "plot"}}
     return everywhere - without[command] | fields(f"`{command}`")
 
 

@@ -6,10 +6,24 @@ sentences for a notebook, a file or the terminal.
 
 from rrjax.reports.answer import Answer, Cells
 from rrjax.reports.collection_tests import test_equal, test_trend
+from rrjax.reports.column_plans import ColumnPlan, plan_columns
 from rrjax.reports.independence import test_independence
+from rrjax.reports.plans import Plan
+from rrjax.reports.plans import plan as plan
 from rrjax.reports.reading import read as read
 from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.shares import Shares
 from rrjax.reports.testing import Test
 
-__all__ = ["Answer", "Cells", "Shares", "Test", "test_equal", "test_independence", "test_trend"]
+__all__ = [
+    "Answer",
+    "Cells",
+    "ColumnPlan",
+    "Plan",
+    "Shares",
+    "Test",
+    "plan_columns",
+    "test_equal",
+    "test_independence",
+    "test_trend",
+]
