@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
+from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import DataError, for_commands, option, refusal
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
@@ -132,8 +133,9 @@ class Reports(Kind):
 
     def tally(self) -> Tally:
         """The support counts with the rates of the mechanism, for functions of arrays."""
-        if self.tallied is not None:  # made in float64
-            return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), self.tallied.tally)
+        if self.tallied is not None:  # whose numbers may have another precision than the one at hand
+            leaves, kinds = jax.tree.map(np.asarray, self.tallied.tally), {"f": float_dtype()}
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf, kinds.get(leaf.dtype.kind)), leaves)
         return Tally(as_jax_integers(self.counts), self.num_reports, rates=self.mechanism.rates)
 
     def __add__(self, other: Reports) -> Reports:
