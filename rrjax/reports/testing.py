@@ -194,18 +194,19 @@ class Test(Answer):
         """All tests."""
         return {"tests": [vars(each) for each in self.outcomes]}
 
-    def blocks(self, top: int = SHOWN) -> list[Block]:
-        """Each question with its answer."""
-        found: list[Block] = []
+    @property
+    def sentences(self) -> list[str]:
+        """The answer to each question, with its p-value."""
+        level, found = f"significance {self.simulation.significance:g}", []
         for each in self.outcomes:
             draws = f"± {each.standard_error:.1g} from {self.simulation.most_draws:,} draws"
-            error = draws if each.simulated else "exact"
-            level = f"significance {self.simulation.significance:g}"
-            found += [
-                Heading(form.printable(each.question)),
-                f"{each.answer} p = {each.p_value:.2g} ({error}), {level}.",
-            ]
+            found.append(f"{each.answer} p = {each.p_value:.2g} ({draws if each.simulated else 'exact'}), {level}.")
         return found
+
+    def blocks(self, top: int = SHOWN) -> list[Block]:
+        """Each question with its answer."""
+        questions = [Heading(form.printable(each.question)) for each in self.outcomes]
+        return [block for both in zip(questions, self.sentences, strict=True) for block in both]
 
     @property
     def words(self) -> dict[str, str]:
