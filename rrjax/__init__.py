@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rrjax.mechanisms import RandomizedResponse, longitudinal, surveys
     from rrjax.privacy import audit, shuffling
     from rrjax.privacy import clients as secure
-    from rrjax.reports import Reports, read
+    from rrjax.reports import Reports, plan, read
 
 __version__ = "0.1.0"
 
@@ -64,6 +64,7 @@ __all__ = [
     "models",
     "nll",
     "ordered_bayes",
+    "plan",
     "postprocessing",
     "read",
     "reports",
@@ -101,6 +102,7 @@ _HOME = {
     "mle_star": "estimators.closed_form",
     "nll": "estimators.likelihood",
     "ordered_bayes": "estimators.ordered_bayes",
+    "plan": "reports",
     "read": "reports",
     "score": "estimators.likelihood",
     "smooth_bayes": "estimators.smooth_bayes",

@@ -63,8 +63,8 @@ def documented(command):
         return everywhere | of_reports | fields("`regress`")
     if command == "test":
         own = fields("`test fit`, `test equal`, `test trend`, `test independent`") - {"collections[]"}
-        return everywhere - {"out", "plot"} | under("collections[]", of_reports) | own
-    without = {"plan": {"out"}, "randomize": {"plot"}, "audit": {"out", "plot"}, "study": {"out", "plot"}}
+        return everywhere | under("collections[]", of_reports) | own
+    without = {"plan": set(), "randomize": {"plot"}, "audit": {"out", "plot"}, "study": {"out", "plot"}}
     return everywhere - without[command] | fields(f"`{command}`")
 
 

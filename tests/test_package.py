@@ -48,7 +48,7 @@ from jax._src import xla_bridge
 before = dict(jax.config.values)
 import rrjax
 for name in rrjax.__all__:
-    if name not in ("io", "figures", "reports", "Reports", "read"):  # of files, frames and figures
+    if name not in ("io", "figures", "reports", "Reports", "plan", "read"):  # of files, frames and figures
         getattr(rrjax, name)
 assert dict(jax.config.values) == before, "a setting of JAX changed"
 assert not xla_bridge.backends_are_initialized(), "a device was touched, so an array was made"

@@ -13,9 +13,8 @@ import typer
 
 import rrjax
 from rrjax.cli.answers import in_order, names_yes
-from rrjax.cli.options import did_you_mean
 from rrjax.cli.paths import READS
-from rrjax.data.errors import ArgumentError, DataError, UsageError
+from rrjax.data.errors import ArgumentError, DataError, UsageError, did_you_mean
 from rrjax.io.domain import Domain
 from rrjax.mechanisms import (
     DESIGNS,

@@ -11,9 +11,7 @@ import numpy as np
 from rrjax import inference, io
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked
-from rrjax.cli.test import fits_any
-from rrjax.cli.testing import USUAL_DRAWS, SimulatedTest, check_size
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import ArgumentError, UsageError
 from rrjax.data.tally import Tally
 from rrjax.figures.html import round_step
 from rrjax.inference.functionals import group_rates
@@ -23,6 +21,7 @@ from rrjax.reports.estimates import Estimate, ShareIntervals, estimated, largest
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import leading
 from rrjax.reports.statements import Statements
+from rrjax.reports.testing import USUAL_DRAWS, Test
 
 MOST_SINGLE = 120
 """Limit of the number of ordered categories that are drawn one by one; more are drawn in bands."""
@@ -30,16 +29,6 @@ NUM_BANDS = 40
 MOST_FIT_CELLS = 20_000_000
 """Limit of categories × draws of a test of fit in a page: about a second."""
 FEWEST_FIT_DRAWS = 199
-
-
-@dataclasses.dataclass(frozen=True)
-class Fit:
-    """The p-value of a test of fit, or the reason why there is none."""
-
-    p_value: float | None
-    draws: int = 0
-    """How many collections were simulated; none for the exact test of other mechanisms."""
-    lacking: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +52,8 @@ class Findings:
     estimates: list[Estimate]
     intervals: ShareIntervals
     """Simultaneous intervals, because the page lists the largest categories."""
-    fit: Fit
+    fit: Test | str
+    """A test of fit, or the reason why there is none."""
     detectable: tuple[float, float]
     """Shares that are detected with probability 0.8: of a category chosen beforehand, and of any.
 
@@ -88,6 +78,11 @@ class Findings:
     def num_found(self) -> int:
         """Number of categories that are significantly above zero."""
         return int(self.intervals.discovered.sum())
+
+    @property
+    def misfit(self) -> bool:
+        """Whether the reports hardly fit their mechanism."""
+        return isinstance(self.fit, Test) and self.fit.outcomes[0].p_value <= 0.01
 
     @property
     def flat(self) -> bool:
@@ -118,28 +113,20 @@ def find(collection: Reports, asked: Asked, level: float, top: int, ordered: boo
     return Findings(collection, estimates, intervals, fit, detectable, statements, top, ordered)
 
 
-def fit_of(collection: Reports) -> Fit:
-    """Tests whether the mechanism at this ε can have made the reports."""
-    simulated = collection.tallied is None
-    draws = min(USUAL_DRAWS, MOST_FIT_CELLS // collection.num_categories) if simulated else USUAL_DRAWS
+def fit_of(collection: Reports) -> Test | str:
+    """Tests whether the mechanism at this ε can have made the reports; a text says why there is no test."""
+    draws = USUAL_DRAWS
+    if collection.tallied is None:
+        draws = min(draws, MOST_FIT_CELLS // collection.num_categories)
     if draws < FEWEST_FIT_DRAWS:
-        return Fit(
-            None,
-            lacking=f"There is no test of fit here, because its simulation takes long for "
-            f"{collection.num_categories:,} categories; `rrjax test fit` makes it.",
+        return (
+            "There is no test of fit here, because its simulation takes long for "
+            f"{collection.num_categories:,} categories; `rrjax test fit` makes it."
         )
     try:
-        check_size(collection.num_reports)
-        (found,) = fits_any(collection, SimulatedTest(draws=draws))
-    except (UsageError, io.DataError) as error:
-        return Fit(None, lacking=form.sentence(f"There is no test of fit of these reports: {error}"))
-    if found["least_p_value"] > 0.05:
-        return Fit(
-            None,
-            lacking="Whether the reports fit the stated mechanism and ε cannot be tested: with so few reports, or at "
-            f"so large an ε, p is {found['least_p_value']:.2g} or more, whatever they say.",
-        )
-    return Fit(float(found["p_value"]), draws if simulated else 0)
+        return collection.test_fit(draws=draws)
+    except (ArgumentError, UsageError, io.DataError) as error:
+        return form.sentence(f"There is no test of fit of these reports: {error}")
 
 
 @ending_at_once()

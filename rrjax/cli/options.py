@@ -6,8 +6,7 @@ import copy
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args, get_type_hints
@@ -16,7 +15,8 @@ import typer
 from typer.core import TyperCommand
 
 from rrjax.cli.paths import DRAWS, READS, WRITES, guarding
-from rrjax.data.errors import DataError, UsageError, naming_flags
+from rrjax.data import errors
+from rrjax.data.errors import DataError, UsageError, did_you_mean, naming_flags
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.io.labels import listed_in as listed_in
 from rrjax.io.write import table_suffix
@@ -160,12 +160,6 @@ def estimator_names() -> list[str]:
     return list(ESTIMATORS)
 
 
-def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """A hint to the known name that is most similar to a text, if any is."""
-    near = get_close_matches(text, known, n=1, cutoff=0.4)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
 def estimator_name(text: str) -> str:
     """The name of an estimator; hyphens are as good as underscores.
 
@@ -283,10 +277,7 @@ def refuse_flags(given: Mapping[str, object], what: str, instead: str = "") -> N
 
 def check_rate(flag: str, value: float, *, small: bool = False) -> None:
     """Refuses a level or rate outside of (0, 1); `small` says that it is the probability of an error."""
-    if not 0 < value < 1:
-        meant = 1 - value / 100 if small and value >= 50 else value / 100
-        hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
-        raise UsageError(f"{flag} must lie between 0 and 1, got {value:g}{hint}", flag=flag, value=value)
+    errors.check_rate(flag.removeprefix("--"), value, small=small)
 
 
 def split(flag: str, text: str) -> list[str]:

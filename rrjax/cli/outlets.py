@@ -72,7 +72,10 @@ def show_blocks(blocks: Iterable[Block]) -> None:
 def show_cells(cells: Cells) -> None:
     """Prints a table of an answer."""
     named = cells.headings[:-2] if cells.bars else cells.headings
-    table = show.table(*map(Text, named), names=cells.names, max_width=cells.width)
+    headed = any(cells.headings)
+    table = show.table(*map(Text, named), names=cells.names, max_width=cells.width, show_header=headed)
+    for column in table.columns[headed : cells.names]:
+        column.no_wrap = False  # sentences, and names beside the one that stands in every block
     for _ in range(2 * cells.bars):
         table.add_column("", no_wrap=True)
     for row in cells.rows:

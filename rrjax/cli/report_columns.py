@@ -98,8 +98,7 @@ def cautions_of(found: ColumnFindings) -> list[Markup]:
     """Warnings that precede the page."""
     warnings = _warnings(found)
     for name, own in zip(_names(found), found.findings, strict=True):
-        misfit = own.fit.p_value is not None and own.fit.p_value <= 0.01
-        if misfit or own.collection.contradicted:
+        if own.misfit or own.collection.contradicted:
             warnings.append(
                 f"The reports of {report_trust.quoted(name)} do not fit the mechanism and ε that are stated: see "
                 f"{report_trust.quoted('How far to believe it')} below."

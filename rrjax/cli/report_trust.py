@@ -28,21 +28,9 @@ _PRIORS = (0.01, 0.1, 0.5)
 def believed(findings: Findings) -> list[Markup]:
     """The test of fit, contradictions, and the noise of the reports."""
     collection, intervals, fit = findings.collection, findings.intervals, findings.fit
-    points: list[object] = []
-    if fit.p_value is None:
-        points.append(fit.lacking)
-    else:
-        often = "none" if fit.p_value * (fit.draws + 1) < 1.5 else f"{100 * fit.p_value:.3g}\N{NO-BREAK SPACE}%"
-        tested = f"Of {fit.draws:,} collections simulated with the stated mechanism and ε, {often} fit"
-        worse, better = (f"{tested} {way} (p = {fit.p_value:.2g})" for way in ("as badly", "no better"))
-        if not fit.draws:
-            worse = better = f"Every category was tested exactly (all of them together: p = {fit.p_value:.2g})"
-        points.append(
-            f"The reports do not fit the stated mechanism and ε. {worse}. {collection.possible_causes}"
-            if fit.p_value <= 0.05
-            else f"The reports are consistent with the stated mechanism and ε. {better}. This does not prove that they "
-            "are right."
-        )
+    points: list[object] = [fit]
+    if not isinstance(fit, str):
+        points = [f"{each.question} {said}" for each, said in zip(fit.outcomes, fit.sentences, strict=True)]
     contradicted = int(intervals.contradicted.sum())
     if contradicted:
         words = collection.without_interval(
@@ -274,7 +262,7 @@ def cautions(findings: Findings) -> list[Markup]:
             "The reports contradict the mechanism and ε that are stated: see \N{LEFT DOUBLE QUOTATION MARK}How far to "
             "believe it\N{RIGHT DOUBLE QUOTATION MARK} below."
         )
-    if findings.fit.p_value is not None and findings.fit.p_value <= 0.01:
+    if findings.misfit:
         warnings.append(
             "The reports do not fit the mechanism and ε that are stated: see \N{LEFT DOUBLE QUOTATION MARK}How far to "
             "believe it\N{RIGHT DOUBLE QUOTATION MARK} below."

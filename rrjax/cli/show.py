@@ -168,8 +168,9 @@ def show_table(table: Table, *, bars: bool = False) -> None:
     """
     first, *others = table.columns
     for column in others:
-        if column.no_wrap:
-            column.min_width = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+        texts = [str(cell) for cell in (column.header, *column.cells)]
+        words = texts if column.no_wrap else [word for text in texts for word in text.split()]
+        column.min_width = max(map(cell_len, words), default=0)
     names = max(cell_len(str(cell)) for cell in (first.header, *first.cells))
     names = min(names, first.max_width or names)
     if bars and names + sum(_GAP + (column.min_width or 0) for column in others) > out.width:

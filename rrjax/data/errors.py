@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
@@ -155,12 +156,39 @@ def for_commands(text: str) -> str:
 def refusal(argument: str, message: str, *, flag: str | None = None, value: Any = None) -> ArgumentError | UsageError:
     """The error about an argument of the library or, at the command line, about its flag, with one message."""
     if _NAMES_FLAGS.get():
-        return UsageError(message, argument=argument, flag=flag or f"--{argument}", value=value)
+        return UsageError(message, argument=argument, flag=flag or _flag_of(argument), value=value)
     return ArgumentError(message, argument=argument, value=value)
 
 
 def option(argument: str, flag: str | None = None) -> str:
     """The name of an option in a message: "domain=" in the library, "--domain" at the command line."""
     if _NAMES_FLAGS.get():
-        return flag or f"--{argument}"
+        return flag or _flag_of(argument)
     return argument if "=" in argument else f"{argument}="
+
+
+def _flag_of(argument):
+    return f"--{argument.replace('_', '-')}"
+
+
+def check_rate(argument: str, value: float, *, small: bool = False) -> None:
+    """Refuses a level or rate outside of (0, 1).
+
+    Args:
+        argument: Its name.
+        value: The level or rate.
+        small: Whether it is the probability of an error, for the hint of what was meant.
+
+    Raises:
+        ArgumentError, UsageError: It is outside.
+    """
+    if not 0 < value < 1:
+        meant = 1 - value / 100 if small and value >= 50 else value / 100
+        hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""
+        raise refusal(argument, f"{option(argument)} must lie between 0 and 1, got {value:g}{hint}", value=value)
+
+
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """A hint to the known name that is most similar to a text; empty if none is."""
+    near = get_close_matches(text, known, n=1, cutoff=0.4)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -5,31 +5,44 @@ sentences for a notebook, a file or the terminal.
 """
 
 from rrjax.reports.answer import Answer, Cells
+from rrjax.reports.collection_tests import test_equal, test_trend
+from rrjax.reports.column_plans import ColumnPlan, plan_columns
 from rrjax.reports.comparison import Comparison
 from rrjax.reports.groups import Groups, GroupShares
+from rrjax.reports.independence import test_independence
 from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
+from rrjax.reports.plans import Plan
+from rrjax.reports.plans import plan as plan
 from rrjax.reports.reading import read as read
 from rrjax.reports.regression import Regression
 from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.rounds import Rounds, RoundShares
 from rrjax.reports.shares import Shares
 from rrjax.reports.statements import Statements
+from rrjax.reports.testing import Test
 from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
 
 __all__ = [
     "Answer",
     "Cells",
+    "ColumnPlan",
     "Comparison",
     "GroupShares",
     "Groups",
     "NumberComparison",
     "NumberStatements",
     "Numbers",
+    "Plan",
     "Regression",
     "RoundShares",
     "Rounds",
     "Shares",
     "Statements",
+    "Test",
     "TwoSampleReports",
     "TwoSampleShares",
+    "plan_columns",
+    "test_equal",
+    "test_independence",
+    "test_trend",
 ]

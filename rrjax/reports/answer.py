@@ -26,13 +26,14 @@ class Cells:
     """A table for people, as text."""
 
     headings: list[str]
+    """The titles of the columns; all empty for a table without them, whose first column holds sentences."""
     rows: list[list[str]]
     rest: str = ""
     """What is not shown, in a sentence."""
     names: int = 1
     """How many of the first columns are names, not numbers."""
-    width: int = 40
-    """The largest number of characters of the first column, before it is cut."""
+    width: int | None = 40
+    """The largest number of characters of the first column, before it is cut; None to leave it whole."""
     bars: bool = False
     """Whether the last two columns are marks and bars, without headings; the bars may be left out."""
 
@@ -214,7 +215,7 @@ def _lines(block: Block) -> list[str]:
         return [block.text]
     if isinstance(block, Caution):
         return [f"! {block.text}"]
-    lines = [block.headings, *block.rows]
+    lines = [*([block.headings] if any(block.headings) else []), *block.rows]
     widths = [max(len(line[place]) for line in lines) for place in range(len(block.headings))]
     named = {*range(block.names), *([len(widths) - 1] if block.bars else [])}
     text = [
@@ -248,6 +249,6 @@ def _markup(block: Block) -> str:
         )
         return f"<tr>{''.join(one)}</tr>"
 
-    table = f"<table><thead>{line(block.headings, 'th')}</thead><tbody>"
-    table += "".join(line(row, "td") for row in block.rows) + "</tbody></table>"
+    head = f"<thead>{line(block.headings, 'th')}</thead>" if any(block.headings) else ""
+    table = f"<table>{head}<tbody>" + "".join(line(row, "td") for row in block.rows) + "</tbody></table>"
     return table + _paragraph(block.rest)

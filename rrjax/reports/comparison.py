@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import numpy as np
 
-from rrjax.data.errors import option, refusal
+from rrjax.data.errors import check_rate, option, refusal
 from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
 from rrjax.numerics.programs import program
 from rrjax.reports import form
@@ -28,7 +28,6 @@ from rrjax.reports.estimates import (
     side_by_side,
     too_large,
 )
-from rrjax.reports.kind import check_rate
 from rrjax.reports.reports import Reports
 from rrjax.reports.truth import read_truth, true_shares
 

@@ -80,16 +80,6 @@ def _refused(reports: Kind, question: str) -> Exception:
     return NoSuchQuestion(message)
 
 
-def check_rate(argument: str, value: float) -> None:
-    """Refuses a level or a rate outside of (0, 1).
-
-    Raises:
-        ArgumentError, UsageError: It is one.
-    """
-    if not 0 < value < 1:
-        raise refusal(argument, f"{option(argument)} must lie between 0 and 1, got {value:g}", value=value)
-
-
 def ask(reports: Kind, question: str, given: Mapping[str, Any]) -> Answer:
     """Asks a question with the options that were given.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import rrjax
 from rrjax import inference, io, metrics
-from rrjax.data.errors import option, refusal
+from rrjax.data.errors import check_rate, option, refusal
 from rrjax.estimators.em import ems
 from rrjax.io.domain import Domain
 from rrjax.io.numbers import NumberReports
@@ -20,7 +20,7 @@ from rrjax.io.source import Source
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.epsilon import check_epsilon
-from rrjax.reports.kind import Kind, check_rate
+from rrjax.reports.kind import Kind
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import FALSE_ALARM
 from rrjax.reports.truth import check_true, true_shares

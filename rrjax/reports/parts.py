@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rrjax.data.errors import check_rate
 from rrjax.estimators.catalogue import CLOSEST
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.estimates import Estimate, estimated, largest_of, side_by_side
-from rrjax.reports.kind import Kind, check_rate
+from rrjax.reports.kind import Kind
 from rrjax.reports.pooled import PooledEstimate
 from rrjax.reports.reports import Reports
 

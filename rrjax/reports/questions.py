@@ -1,21 +1,131 @@
-"""The questions about one column beyond its shares: means, quantiles, groups, subgroups, regression."""
+"""The questions about one column: shares, means, quantiles, groups, subgroups, comparisons, tests, regression."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from rrjax.reports.answer import SHOWN
 from rrjax.reports.kind import Kind
 
 if TYPE_CHECKING:
+    from jaxtyping import ArrayLike
+
+    from rrjax.reports.comparison import Comparison
     from rrjax.reports.regression import Regression
     from rrjax.reports.reports import Reports
+    from rrjax.reports.shares import Shares
     from rrjax.reports.statements import Groups, Population, Statements
+    from rrjax.reports.testing import Test
+    from rrjax.reports.truth import Truth
 
 
 class ColumnQuestions(Kind):
     """Questions that `Reports` answers, each a method."""
+
+    def shares(
+        self,
+        level: float = 0.95,
+        *,
+        simultaneous: bool = False,
+        fdr: float = 0.05,
+        estimator: str | None = None,
+        ordered: bool = False,
+    ) -> Shares:
+        """Estimates the shares of all categories: the closest and the likeliest estimate, intervals, discoveries.
+
+        Args:
+            level: Confidence level of the intervals, in (0, 1).
+            simultaneous: Whether all intervals hold their share together with that confidence, not each.
+            fdr: False discovery rate of the categories that are significantly above zero, in (0, 1).
+            estimator: One estimator of the catalogue in place of the two.
+            ordered: Whether neighbours in the domain are similar, as ages are.
+
+        Returns:
+            `Shares`, computed in float64.
+
+        Raises:
+            ArgumentError: A level or rate outside of (0, 1), or an estimator that these reports do not allow.
+
+        Example:
+            >>> import rrjax
+            >>> shares = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"]).shares()
+            >>> shares.columns["closest"].round(3).tolist(), shares.columns["discovered"].tolist()
+            ([0.725, 0.211, 0.064], [True, True, True])
+        """
+        from rrjax.reports.shares import shares_of
+
+        return shares_of(cast("Reports", self), level, simultaneous, fdr, estimator, ordered)
+
+    def compare(
+        self,
+        truth: Truth | None = None,
+        *,
+        estimators: Sequence[str] | None = None,
+        ordered: bool = False,
+        level: float = 0.95,
+    ) -> Comparison:
+        """Runs all estimators on the reports, and measures them against the truth if it is given.
+
+        Args:
+            truth: K true shares or counts; a mapping of labels to counts; or a file of true values. None measures
+                likelihoods only.
+            estimators: Estimators of the catalogue in place of all.
+            ordered: Whether neighbours in the domain are similar, which adds an estimator that uses it.
+            level: Confidence level of the intervals in the figure, in (0, 1).
+
+        Returns:
+            `Comparison`, computed in float64. Of the true values it has the shares only.
+
+        Raises:
+            ArgumentError: A level outside of (0, 1), estimators that these reports do not allow, or true values that
+                are not those of the domain.
+            DataError: A file of true values that cannot be used.
+
+        Example:
+            >>> import rrjax
+            >>> reports = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"])
+            >>> found = reports.compare([0.7, 0.2, 0.1], estimators=["inv", "inv_p"])
+            >>> [row["errors"]["tv"] < 0.1 for row in found.rows()["estimators"]]
+            [True, True]
+        """
+        from rrjax.reports.comparison import compared
+
+        return compared(cast("Reports", self), truth, estimators, ordered, level)
+
+    def test_fit(
+        self,
+        theta: ArrayLike | None = None,
+        *,
+        significance: float = 0.05,
+        draws: int | None = None,
+        seed: int = 0,
+    ) -> Test:
+        """Tests whether the users come from a distribution; without one, whether any can have made these reports.
+
+        Args:
+            theta: `[K]`, the shares of the distribution; None for any.
+            significance: The hypothesis is rejected where the p-value is at most this.
+            draws: Number of simulated collections; None is 9999, or as many as take about ten seconds.
+            seed: Seed of the simulation.
+
+        Returns:
+            `Test`, computed in float64 by `rrjax.inference.goodness_of_fit_test`; of randomized response and a
+            distribution also by `rrjax.inference.likelihood_ratio_test`.
+
+        Raises:
+            ArgumentError: Shares that are no distribution, or a significance or a number of draws that tells nothing.
+
+        Example:
+            >>> import rrjax
+            >>> test = rrjax.Reports.of_counts([600, 250, 150], 2.0).test_fit([0.5, 0.3, 0.2], draws=999)
+            >>> test.outcomes[0].rejected
+            True
+        """
+        from rrjax.reports.goodness_of_fit import fit_of
+        from rrjax.reports.testing import Simulation
+
+        return fit_of(cast("Reports", self), theta, Simulation(significance, draws, seed))
 
     def statements(
         self,

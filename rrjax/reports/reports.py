@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
+from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import DataError, for_commands, option, refusal
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from jaxtyping import ArrayLike
 
     from rrjax.io.labels import Labels
-    from rrjax.reports.comparison import Comparison
-    from rrjax.reports.shares import Shares
-    from rrjax.reports.truth import Truth
 
 MISSING = {"na", "n/a", "nan", "null", "none", "nil", "missing", "?", ".", "-", "–", "<na>", "#n/a"}
 """Labels that often stand for a missing answer, in lower case."""
@@ -138,8 +135,9 @@ class Reports(ColumnQuestions):
 
     def tally(self) -> Tally:
         """The support counts with the rates of the mechanism, for functions of arrays."""
-        if self.tallied is not None:  # made in float64
-            return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), self.tallied.tally)
+        if self.tallied is not None:  # whose numbers may have another precision than the one at hand
+            leaves, kinds = jax.tree.map(np.asarray, self.tallied.tally), {"f": float_dtype()}
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf, kinds.get(leaf.dtype.kind)), leaves)
         return Tally(as_jax_integers(self.counts), self.num_reports, rates=self.mechanism.rates)
 
     def __add__(self, other: Reports) -> Reports:
@@ -336,76 +334,6 @@ class Reports(ColumnQuestions):
             "metadata_tests": self.metadata_tests,
             "warnings": self.warnings,
         }
-
-    def shares(
-        self,
-        level: float = 0.95,
-        *,
-        simultaneous: bool = False,
-        fdr: float = 0.05,
-        estimator: str | None = None,
-        ordered: bool = False,
-    ) -> Shares:
-        """Estimates the shares of all categories: the closest and the likeliest estimate, intervals, discoveries.
-
-        Args:
-            level: Confidence level of the intervals, in (0, 1).
-            simultaneous: Whether all intervals hold their share together with that confidence, not each.
-            fdr: False discovery rate of the categories that are significantly above zero, in (0, 1).
-            estimator: One estimator of the catalogue in place of the two.
-            ordered: Whether neighbours in the domain are similar, as ages are.
-
-        Returns:
-            `Shares`, computed in float64.
-
-        Raises:
-            ArgumentError: A level or rate outside of (0, 1), or an estimator that these reports do not allow.
-
-        Example:
-            >>> import rrjax
-            >>> shares = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"]).shares()
-            >>> shares.columns["closest"].round(3).tolist(), shares.columns["discovered"].tolist()
-            ([0.725, 0.211, 0.064], [True, True, True])
-        """
-        from rrjax.reports.shares import shares_of
-
-        return shares_of(self, level, simultaneous, fdr, estimator, ordered)
-
-    def compare(
-        self,
-        truth: Truth | None = None,
-        *,
-        estimators: Sequence[str] | None = None,
-        ordered: bool = False,
-        level: float = 0.95,
-    ) -> Comparison:
-        """Runs all estimators on the reports, and measures them against the truth if it is given.
-
-        Args:
-            truth: K true shares or counts; a mapping of labels to counts; or a file of true values. None measures
-                likelihoods only.
-            estimators: Estimators of the catalogue in place of all.
-            ordered: Whether neighbours in the domain are similar, which adds an estimator that uses it.
-            level: Confidence level of the intervals in the figure, in (0, 1).
-
-        Returns:
-            `Comparison`, computed in float64. Of the true values it has the shares only.
-
-        Raises:
-            ArgumentError: A level outside of (0, 1), estimators that these reports do not allow, or true values that
-                are not those of the domain.
-            DataError: A file of true values that cannot be used.
-
-        Example:
-            >>> import rrjax
-            >>> reports = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"])
-            >>> found = reports.compare([0.7, 0.2, 0.1], estimators=["inv", "inv_p"])
-            >>> [row["errors"]["tv"] < 0.1 for row in found.rows()["estimators"]]
-            [True, True]
-        """
-        from rrjax.reports.comparison import compared
-
-        return compared(self, truth, estimators, ordered, level)
 
     def summary(self, name: str = "") -> str:
         """A sentence about the collection, which begins with a name if there are several."""

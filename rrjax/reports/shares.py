@@ -12,7 +12,7 @@ import numpy as np
 
 import rrjax
 from rrjax import inference
-from rrjax.data.errors import option, refusal
+from rrjax.data.errors import check_rate, option, refusal
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Cells, OfReports
@@ -29,7 +29,6 @@ from rrjax.reports.estimates import (
     side_by_side,
     too_large,
 )
-from rrjax.reports.kind import check_rate
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
@@ -205,8 +204,8 @@ def shares_of(
     reports: Reports, level: float, simultaneous: bool, fdr: float, estimator: str | None, ordered: bool
 ) -> Shares:
     """See `Reports.shares`."""
-    for argument, value in (("level", level), ("fdr", fdr)):
-        check_rate(argument, value)
+    check_rate("level", level)
+    check_rate("fdr", fdr, small=True)
     if estimator is not None:
         check_estimator(estimator)
     if estimator is not None and ordered:

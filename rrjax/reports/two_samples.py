@@ -13,14 +13,14 @@ import jax
 import numpy as np
 
 from rrjax import inference
-from rrjax.data.errors import option, refusal
+from rrjax.data.errors import check_rate, option, refusal
 from rrjax.io.domain import Domain
 from rrjax.io.rows import count_pairs
 from rrjax.io.source import Source
 from rrjax.mechanisms import Compliance, TwoSamples
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.kind import Kind, check_rate
+from rrjax.reports.kind import Kind
 from rrjax.reports.pooled import normal_interval
 from rrjax.reports.reading import check_design
 from rrjax.reports.yes_or_no import place_of_yes, said

@@ -17,12 +17,13 @@ from refusals import blames
 
 import rrjax
 from rrjax import io
-from rrjax.cli import show, testing
-from rrjax.cli.testing import least_of_shuffles
+from rrjax.cli import show
 from rrjax.inference import discoveries, intervals
 from rrjax.inference.distribution_tests import lack_of_fit
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.reports import testing
+from rrjax.reports.least_p_values import least_of_any, least_of_one, least_of_shuffles
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -146,8 +147,6 @@ def test_a_fit_to_a_given_distribution(invoke):
 def test_the_least_p_values_that_tests_of_fit_can_have(epsilon, number):
     """Over all outcomes of few reports, by enumeration."""
     from types import SimpleNamespace
-
-    from rrjax.cli.testing import least_of_any, least_of_one
 
     mechanism = rrjax.RandomizedResponse(3, epsilon)
     collection = SimpleNamespace(rates=mechanism.weights(math.expm1), num_categories=3, num_reports=number)

@@ -88,7 +88,7 @@ def test_a_week(week, name):
     code, out, error = week("test", "equal", "day1.parquet", "day3.parquet", "--json")
     assert code == 0, error
     # That rounds of the same users depend on each other, beside that they are simulated.
-    assert [len(each["warnings"]) for each in json.loads(out)["collections"]] == [1, 2]
+    assert len(json.loads(out)["warnings"]) == 3
 
 
 def test_rounds_keep_their_permanent_answers(week):
