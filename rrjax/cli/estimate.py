@@ -31,7 +31,6 @@ from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collect
 from rrjax.cli.rounds import rounds_in
 from rrjax.cli.rounds import run as run_rounds
 from rrjax.cli.statements import run as run_statements
-from rrjax.cli.tree import run as run_tree
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST
 from rrjax.io.numbers import of_numbers
@@ -125,7 +124,7 @@ def estimate(
             **asked.flags,
         }
     ):
-        (run_tree if joint.tree else run_joint)(files, joint, confidence.level, output)
+        run_joint(files, joint, confidence.level, output)
         return
     chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
     if parts := groups_in(files):

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rrjax.cli.joint import read_columns
 from rrjax.cli.public_columns import Rows
 from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
 from rrjax.mechanisms import Mechanism
 from rrjax.reports.reports import Reports
+from rrjax.reports.separate_columns import SeparateColumns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ def hidden_columns(files: Files, collection: Reports, names: Sequence[str]) -> H
             value=cells,
         )
     outcome = collection.reports("a regression") >= 0
-    columns = read_columns(files, metadata)
+    columns = SeparateColumns(files.source, tuple(names))
     for name, own in zip(names, columns.reports, strict=True):
         if not (outcome & (own >= 0)).any():
             raise UsageError(
@@ -57,7 +57,7 @@ def hidden_columns(files: Files, collection: Reports, names: Sequence[str]) -> H
                 flag="--covariates",
                 value=name,
             )
-    return Hidden(list(names), [each.domain.labels() for each in metadata], columns.product.columns, columns.reports)
+    return Hidden(list(names), [each.domain.labels() for each in metadata], columns.mechanism.columns, columns.reports)
 
 
 def with_hidden(rows: Rows, hidden: Hidden) -> Rows:

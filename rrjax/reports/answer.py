@@ -28,8 +28,8 @@ class Cells:
     """What is not shown, in a sentence."""
     names: int = 1
     """How many of the first columns are names, not numbers."""
-    width: int = 40
-    """The largest number of characters of the first column, before it is cut."""
+    width: int | None = 40
+    """The largest number of characters of the first column, before it is cut; None to leave it whole."""
     bars: bool = False
     """Whether the last two columns are marks and bars, without headings; the bars may be left out."""
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jaxtyping import ArrayLike
     from narwhals.stable.v2.typing import IntoFrame
 
+    from rrjax.reports.separate_columns import SeparateColumns
 
 MOST_REPORTS = 2**53
 """Numbers of reports are exact below."""
@@ -66,7 +67,7 @@ def read(
     format: Literal["csv", "tsv", "parquet", "jsonl", "transactions"] | None = None,  # noqa: A002
     header: bool | None = None,
     delimiter: str | None = None,
-) -> Reports:
+) -> Reports | SeparateColumns:
     """Reads the reports in files or in a data frame, with how they were made.
 
     Files that `rrjax randomize` wrote say it themselves; of others it is told by `epsilon` (randomized response), or by
@@ -76,7 +77,8 @@ def read(
     Args:
         data: A file, several, or a glob; or a frame of pandas, Polars (lazy too), PyArrow, DuckDB, PySpark or Dask.
             A frame's rows are counted by its own engine.
-        column: Name of the column of reports; None for the only one.
+        column: Name of the column of reports; None for the only one, or for all columns that were randomized
+            separately.
         epsilon: ε of randomized response, nats.
         domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
             name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
@@ -89,7 +91,7 @@ def read(
         delimiter: The character between the columns of a CSV.
 
     Returns:
-        `Reports`.
+        `Reports`; `SeparateColumns` of a file with several columns of reports, if none is named.
 
     Raises:
         DataError: A file, column, row or metadata that cannot be used.
@@ -114,6 +116,8 @@ def read(
         return _of_frame(data, column, epsilon, known, made, counts, missing)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
     source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if column is None and len(source.columns()) > 1:
+        return _of_columns(source, {"epsilon": epsilon, "domain": domain, "mechanism": mechanism, "counts": counts})
     return read_source(source, epsilon, known, counts, made, named)
 
 
@@ -304,6 +308,17 @@ def read_source(
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
     return checked(Reports(_count(named_column, domain, counts), epsilon, None, source, counts is not None))
+
+
+def _of_columns(source, given):
+    """All columns of a file that were randomized separately."""
+    from rrjax.reports.separate_columns import SeparateColumns
+
+    odd = next((argument for argument, value in given.items() if value is not None), None)
+    if odd is not None:
+        problem = "is of one column, and the file has several that say how they were randomized: name one with column="
+        raise ArgumentError.about(odd, problem, value=given[odd])
+    return SeparateColumns.of_source(source)
 
 
 def _files(data):
