@@ -120,7 +120,6 @@ def estimate(
             "--estimator": estimator,
             "--ordered": ordered,
             "--at-once": confidence.at_once,
-            "--plot": joint.flag != "--all-pairs" and output.plot,
             **asked.flags,
         }
     ):

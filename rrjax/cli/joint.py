@@ -64,6 +64,8 @@ class Joint:
 def run(files: Files, joint: Joint, level: float, output: Output) -> None:
     """Estimates the joint distribution, all pairs or a tree, and prints it."""
     names = None if joint.joint is None else split("--joint", joint.joint)
+    if joint.flag == "--joint" and len(names or ()) > 2:
+        refuse_flags({"--plot": output.plot}, "the joint table of more than two columns")
     with show.status("Estimating …"), ending_at_once():
         columns = SeparateColumns.of_source(files.source, joint.flag)
         if joint.all_pairs:

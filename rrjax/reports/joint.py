@@ -11,27 +11,35 @@ import rrjax
 from rrjax.data.arguments import as_probability
 from rrjax.data.errors import check_installed, for_callers, for_commands, option, refusal
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.answer import SHOWN, Cells
 from rrjax.reports.estimates import largest_of
-from rrjax.reports.pairs import MEASURES, measured, p_of_independence, tested_association, words_of_association
+from rrjax.reports.pairs import (
+    MEASURES,
+    OfColumns,
+    association,
+    figure_title,
+    measured,
+    p_of_independence,
+    words_of_association,
+)
 from rrjax.reports.reading import in_float64
 from rrjax.reports.separate_columns import MOST_CELLS, SeparateColumns
 
 if TYPE_CHECKING:
     import xarray
+    from matplotlib.figure import Figure
 
 MOST_DENSE_CELLS = 512
 """Number of cells up to which there is a closest estimate, and the maximum is found with a matrix of them."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class JointShares(Answer):
+class JointShares(OfColumns):
     """The joint distribution of columns: the closest, the likeliest and the unbiased estimate of each cell."""
 
     written = "All cells"
-    page = "tutorials/several-questions"
+    stated = ("num_cells", "gap", "converged", "association")
 
-    reports: SeparateColumns
     shares: dict[str, np.ndarray]
     """The estimates that are distributions, by name: closest, up to 512 cells, and likeliest; the first column varies
     slowest."""
@@ -45,13 +53,11 @@ class JointShares(Answer):
     """Whether the gap reached the tolerance."""
     association: dict[str, Any] | None
     """Of two columns: the association, its intervals and the p-value of independence, as in JSON."""
-    level: float
-    """Confidence level of the intervals of the association."""
 
     @property
-    def title(self) -> str:
-        """The columns, the number of users, and ε."""
-        return self.reports.summary()
+    def num_cells(self) -> int:
+        """The number of cells of the table."""
+        return self.unbiased.size
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,7 +67,7 @@ class JointShares(Answer):
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """A row for each cell: its label in each column, the estimates, and a standard error."""
-        return self._labels(np.arange(self.unbiased.size)) | self._numbers
+        return self._labels(np.arange(self.num_cells)) | self._numbers
 
     @property
     def _numbers(self):
@@ -78,23 +84,6 @@ class JointShares(Answer):
             each.column: np.asarray([*map(str, each.domain.labels()[place])], object)
             for each, place in zip(self.reports.metadata, places, strict=True)
         }
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The reports, the certificate, and the association."""
-        return {
-            **self.reports.facts(),
-            "level": self.level,
-            "num_cells": self.unbiased.size,
-            "gap": self.gap,
-            "converged": self.converged,
-            "association": self.association,
-        }
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of the reports."""
-        return self.reports.warnings
 
     @property
     def _notes(self):
@@ -139,7 +128,7 @@ class JointShares(Answer):
             found += [form.percent(self.unbiased[cell]), "" if np.isnan(error) else form.percent(error)]
             rows.append([*(form.printable(own[row]) for own in labels.values()), *found])
         titles = [*map(form.printable, labels), *self.shares, "unbiased", "std. error"]
-        left = self.unbiased.size - len(largest)
+        left = self.num_cells - len(largest)
         rest = f"… and {form.number(left, 'more cell', 'more cells')} with "
         rest += f"{form.percent(1 - float(self._leading[largest].sum()))} together"
         return Cells(titles, rows, rest if left else "", names=len(labels), width=None)
@@ -154,6 +143,20 @@ class JointShares(Answer):
                 for own, cell in zip(labels, largest, strict=True)
             ]
         }
+
+    def figure(self) -> Figure:
+        """The joint table of two columns as a heat map of the leading estimate.
+
+        Raises:
+            ArgumentError, UsageError: There are more columns.
+        """
+        from rrjax.figures import joint_figure
+
+        if len(self.shape) > 2:
+            raise refusal("plot", f"{option('plot', '--plot')}: a joint table is drawn of two columns; these are more")
+        labels = [each.domain.labels().tolist() for each in self.reports.metadata]
+        title = f"{figure_title(self.reports)}; {next(iter(self.shares))} estimate"
+        return joint_figure(self.reports.names, labels, self._leading.reshape(self.shape), title=title)
 
     def to_xarray(self) -> xarray.Dataset:
         """The joint table as a dataset of xarray, with a dimension for each column.
@@ -186,15 +189,16 @@ def joint_of(columns: SeparateColumns, level: float) -> JointShares:
     mixture = product.mixture_of_counts(counts)
     likeliest = rrjax.ibu(mixture, accelerate="newton" if dense else "anderson")
     shares = {"closest": rrjax.joint_bayes(mixture, product.shape)} if dense else {}
+    association_of_two = None
+    if len(columns.names) == 2:
+        association_of_two = association(columns.names, product, columns.reports, level)
     return JointShares(
         columns,
+        level,
         {name: np.asarray(found.theta) for name, found in [*shares.items(), ("likeliest", likeliest)]},
         unbiased=np.asarray(product.inv(counts)),
         standard_error=np.sqrt(np.asarray(product.inv_variances(counts))),
         gap=float(likeliest.gap),
         converged=bool(likeliest.converged),
-        association=tested_association(columns.names, product, columns.reports, level)
-        if len(columns.names) == 2
-        else None,
-        level=level,
+        association=association_of_two,
     )

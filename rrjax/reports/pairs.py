@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,15 +35,14 @@ MEASURES = {"Cramér's V": ("cramers_v", 3), "mutual information": ("mutual_info
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Pairs(Answer):
-    """The association of all pairs of columns, the strongest first, with p-values of independence."""
+class OfColumns(Answer):
+    """An answer of columns that were randomized separately."""
 
-    written = "Pairs"
     page = "tutorials/several-questions"
+    stated: ClassVar[tuple[str, ...]]
+    """The attributes that are facts."""
 
     reports: SeparateColumns
-    pairs: list[dict[str, Any]]
-    """Of each pair its columns, association, intervals and p-values, as in JSON."""
     level: float
     """Confidence level of the intervals."""
 
@@ -51,6 +50,28 @@ class Pairs(Answer):
     def title(self) -> str:
         """The columns, the number of users, and ε."""
         return self.reports.summary()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The reports, and all that was found but the whole table."""
+        found = {name: getattr(self, name) for name in self.stated}
+        return {**self.reports.facts(), "level": self.level, **found}
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the reports, among them whether a column contradicts its mechanism."""
+        return self.reports.warnings
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Pairs(OfColumns):
+    """The association of all pairs of columns, the strongest first, with p-values of independence."""
+
+    written = "Pairs"
+    stated = ("pairs",)
+
+    pairs: list[dict[str, Any]]
+    """Of each pair its columns, association, intervals and p-values, as in JSON."""
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -63,11 +84,6 @@ class Pairs(Answer):
         numbers = [f"{name}{end}" for name in measures for end in ("", "_lower", "_upper")]
         numbers += ["p_value", "adjusted_p_value"]
         return named | {name: np.asarray([pair[name] for pair in self.pairs], np.float64) for name in numbers}
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The reports, and all pairs."""
-        return {**self.reports.facts(), "level": self.level, "pairs": self.pairs}
 
     @property
     def significant(self) -> list[dict[str, Any]]:
@@ -142,14 +158,14 @@ class Pairs(Answer):
 def pairs_of(columns: SeparateColumns, level: float) -> Pairs:
     """See `SeparateColumns.pairs`."""
     as_probability(level, "level", 0.95)
-    pairs = [tested_association(*pair, level) for pair in all_pairs(columns) if pair[1].num_categories <= MOST_CELLS]
+    pairs = [association(*pair, level) for pair in all_pairs(columns) if pair[1].num_categories <= MOST_CELLS]
     # Holm: the smallest of m p-values times m, the next one times m − 1, and so on, not decreasing.
     largest = 0.0
     for rank, pair in enumerate(sorted(pairs, key=lambda pair: (math.isnan(pair["p_value"]), pair["p_value"]))):
         largest = max(largest, min(1.0, pair["p_value"] * (len(pairs) - rank)))
         pair["adjusted_p_value"] = largest
     pairs.sort(key=lambda pair: math.inf if math.isnan(pair["cramers_v"]) else -pair["cramers_v"])
-    return Pairs(columns, pairs, level)
+    return Pairs(columns, level, pairs)
 
 
 def pair_of(columns: SeparateColumns, places: Sequence[int]) -> tuple[list[str], Product, list[np.ndarray]]:
@@ -163,31 +179,26 @@ def all_pairs(columns: SeparateColumns) -> Iterator[tuple[list[str], Product, li
     return (pair_of(columns, places) for places in itertools.combinations(range(len(columns.names)), 2))
 
 
-def association(names: Sequence[str], product: Product, reports: Sequence[np.ndarray], level: float) -> dict[str, Any]:
-    """The association of two columns with its intervals, as fields of a JSON object."""
-    return _association(names, product, product.count(reports), level)
+def association(
+    names: Sequence[str], product: Product, reports: Sequence[np.ndarray], level: float, *, tested: bool = True
+) -> dict[str, Any]:
+    """The association of two columns with its intervals, as fields of a JSON object.
 
-
-def _association(names, product, counts, level):
-    key, _ = jax.random.split(jax.random.key(0))
+    `tested` adds the odds ratio, NaN for more than two categories, and the p-value of independence.
+    """
+    counts, (rows, width) = product.count(reports), product.shape
+    key, key_of_test = jax.random.split(jax.random.key(0))
     draws = min(INTERVAL_DRAWS, max(LEAST_DRAWS, MOST_DRAWN_CELLS // product.num_categories))
     found = inference.association(key, counts, product, level=level, num_draws=draws)
     facts = {"columns": list(names)} | _fields("cramers_v", found.cramers_v)
-    return facts | _fields("mutual_information", found.mutual_information)
-
-
-def tested_association(
-    names: Sequence[str], product: Product, reports: Sequence[np.ndarray], level: float
-) -> dict[str, Any]:
-    """The association of two columns with its intervals, their odds ratio, and the test of independence."""
-    counts, (rows, width) = product.count(reports), product.shape
-    facts = _association(names, product, counts, level)
-    # The reports are independent exactly if the values are, so the test needs no ε. It takes users who report both.
-    complete = counts[:rows, :width]
-    test = inference.independence_test(jax.random.split(jax.random.key(0))[1], complete, num_draws=NUM_DRAWS)
+    facts |= _fields("mutual_information", found.mutual_information)
+    if not tested:
+        return facts
     ratio = inference.Limits(*[jnp.asarray(jnp.nan)] * 3)
     if (rows, width) == (2, 2):
         ratio = jax.tree.map(lambda each: each[1, 1], inference.odds_ratios(counts, product, level=level))
+    # The reports are independent exactly if the values are, so the test needs no ε. It takes users who report both.
+    test = inference.independence_test(key_of_test, counts[:rows, :width], num_draws=NUM_DRAWS)
     return facts | _fields("odds_ratio", ratio) | {"p_value": float(test.p_value)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -12,11 +12,13 @@ import numpy as np
 from rrjax import inference
 from rrjax.data.arguments import as_probability
 from rrjax.data.errors import for_commands, option, refusal
-from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.answer import SHOWN, Cells
 from rrjax.reports.pairs import (
+    OfColumns,
     all_pairs,
     association,
     cells_of_pair,
+    figure_title,
     headings,
     named,
     p_text,
@@ -26,19 +28,21 @@ from rrjax.reports.pairs import (
 from rrjax.reports.reading import in_float64
 from rrjax.reports.separate_columns import MOST_CELLS, SeparateColumns
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MOST_FIT_DRAWS, LEAST_FIT_DRAWS = 499, 99
 MOST_DRAWN_VALUES = 1 << 29
 """Limit of the number of users × columns × draws of the test of fit, some 50 ns each, above the least draws."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Tree(Answer):
+class Tree(OfColumns):
     """The tree of the strongest pairs of columns (Chow–Liu), its edges with their association, and the test of fit."""
 
     written = "Tables of the pairs"
-    page = "tutorials/several-questions"
+    stated = ("edges", "fit")
 
-    reports: SeparateColumns
     tree: inference.ChowLiuTree
     """The distribution of all columns."""
     edges: list[dict[str, Any]]
@@ -47,13 +51,6 @@ class Tree(Answer):
     """The joint table of each edge, by the numbers of its columns."""
     fit: dict[str, Any] | None
     """The test of the tree by the other pairs, as in JSON; None for two columns."""
-    level: float
-    """Confidence level of the intervals."""
-
-    @property
-    def title(self) -> str:
-        """The columns, the number of users, and ε."""
-        return self.reports.summary()
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -67,16 +64,6 @@ class Tree(Answer):
         one, two, *labels, shares = (np.concatenate(part) for part in zip(*parts, strict=True))
         first, second = (np.asarray(each, object) for each in labels)
         return {"column_1": one, "column_2": two, "label_1": first, "label_2": second, "share": shares}
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The reports, the edges, and the test of fit."""
-        return {**self.reports.facts(), "level": self.level, "edges": self.edges, "fit": self.fit}
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of the reports."""
-        return self.reports.warnings
 
     @property
     def sentences(self) -> list[str]:
@@ -105,6 +92,13 @@ class Tree(Answer):
         del top
         return Cells(headings(self.level), [*map(cells_of_pair, self.edges)], width=None)
 
+    def figure(self) -> Figure:
+        """The tree: columns joined by edges with their Cramér's V."""
+        from rrjax.figures import tree_figure
+
+        edges = {tuple(edge["columns"]): edge["cramers_v"] for edge in self.edges}
+        return tree_figure(self.reports.names, edges, title=figure_title(self.reports))
+
 
 @in_float64
 def tree_of(columns: SeparateColumns, level: float) -> Tree:
@@ -125,10 +119,10 @@ def tree_of(columns: SeparateColumns, level: float) -> Tree:
         # The column that comes first in the file first.
         tables[tuple(sorted(edge))] = np.asarray(table) if edge[0] < edge[1] else np.asarray(table).T
     tables = dict(sorted(tables.items(), key=lambda each: -float(inference.mutual_information(each[1]))))
-    edges = [association(*pair_of(columns, edge), level) for edge in tables]
+    edges = [association(*pair_of(columns, edge), level, tested=False) for edge in tables]
     fit = _fit(columns, tree)
     # Arrays of NumPy, which callers can use in another precision.
-    return Tree(columns, jax.tree.map(np.asarray, tree), edges, tables, fit, level)
+    return Tree(columns, level, jax.tree.map(np.asarray, tree), edges, tables, fit)
 
 
 def _fit(columns: SeparateColumns, tree: inference.ChowLiuTree) -> dict[str, Any] | None:
@@ -150,9 +144,5 @@ def _fit(columns: SeparateColumns, tree: inference.ChowLiuTree) -> dict[str, Any
         if not np.isnan(p_values[pair])
     ]
     pairs.sort(key=lambda pair: (pair["p_value"], -pair["statistic"]))
-    return {
-        "p_value": float(found.p_value),
-        "statistic": float(found.statistic),
-        "num_draws": draws,
-        "pairs": pairs,
-    }
+    totals = {"p_value": float(found.p_value), "statistic": float(found.statistic)}
+    return totals | {"num_draws": draws, "pairs": pairs}

@@ -1,6 +1,7 @@
 """Columns of the same users that were randomized separately: what a notebook and the command line say of them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +125,20 @@ def test_answers_are_shown_and_are_tables(survey):
         assert "<table>" in answer._repr_html_()
         assert set(answer.words) >= {"Cramér's V"}
     assert len(reports.joint().cells(5).rows) == 5
+
+
+@pytest.mark.long
+def test_answers_are_drawn(survey):
+    pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+    reports = rrjax.read("all.parquet")
+    for answer in (reports.pairs(), reports.tree(), reports.joint(["smokes", "drinks"])):
+        assert answer.figure().axes
+    with pytest.raises(ArgumentError) as caught:
+        reports.joint().figure()
+    assert caught.value.argument == "plot"
+    code, _, error = survey("estimate", "all.parquet", "--tree", "--plot", "tree.png")
+    assert code == 0, error
+    assert Path("tree.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.long
