@@ -27,6 +27,7 @@ from rrjax.io.write import write_columns
 from rrjax.mechanisms.sampled import drawn_columns
 from rrjax.privacy.clients.base import random_words
 from rrjax.reports import form
+from rrjax.reports.separate_columns import epsilon_of_user
 
 PANEL = "Several columns"
 
@@ -194,17 +195,12 @@ def _drawn(num_users: int, num_columns: int, number: int, key: jax.Array | None)
     return words.argsort(axis=1).argsort(axis=1) < number
 
 
-def of_a_user(epsilons: Sequence[float], sampled: int | None) -> float:
-    """The ε of what a user reports in some columns: of all, or of the `sampled` largest."""
-    return math.fsum(sorted(epsilons)[-(sampled or len(epsilons)) :])
-
-
 def show_apart(
     made: list[Metadata], numbers: list[int], num_users: int, warnings: list[str], out: Path, json: bool
 ) -> None:
     """Prints what was written."""
     sample = made[0].sampled
-    delivered = of_a_user([metadata.effective_epsilon for metadata in made], sample)
+    delivered = epsilon_of_user([metadata.effective_epsilon for metadata in made], sample)
     if json:
         columns = [
             {

@@ -27,7 +27,6 @@ from rrjax.cli.options import (
 from rrjax.cli.outlets import deliver
 from rrjax.cli.parts import run as run_parts
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
-from rrjax.cli.tree import run as run_tree
 from rrjax.data.errors import UsageError
 from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST
 from rrjax.io.numbers import of_numbers
@@ -118,11 +117,10 @@ def estimate(
             "--estimator": estimator,
             "--ordered": ordered,
             "--at-once": confidence.at_once,
-            "--plot": joint.flag != "--all-pairs" and output.plot,
             **asked.flags,
         }
     ):
-        (run_tree if joint.tree else run_joint)(files, joint, confidence.level, output)
+        run_joint(files, joint, confidence.level, output)
         return
     chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
     if groups := groups_of(files.source):

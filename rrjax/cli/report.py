@@ -98,7 +98,7 @@ def report(
             "--memo": memo,
         }
         given |= {"--counts": reading.counts} | asked.flags
-        if several := report_columns.find_columns(files, design, given, level, top, status):
+        if several := report_columns.find_columns(files, given, level, top, status):
             _write_columns(out, several, context, title)
             report_columns.say_columns(several)
             show.show_files({"Page": out})

@@ -11,55 +11,58 @@ from typing import Any
 
 import typer
 
-from rrjax.cli import report_shares, report_trust
-from rrjax.cli.design import SurveyDesign
+from rrjax.cli import report_shares, report_trust, show
 from rrjax.cli.findings import Findings, find
-from rrjax.cli.joint import SIGNIFICANT, Columns, associations, read_columns, show_head, written
 from rrjax.cli.options import Asked, refuse_flags
-from rrjax.cli.reading import Files, read_collection
+from rrjax.cli.reading import Files
 from rrjax.cli.report_shares import label
-from rrjax.figures.html import Markup, details, joined, listing, pairs, paragraph, prose, strip, table, versions
+from rrjax.figures.html import Markup, details, joined, listing, paragraph, prose, strip, table, versions
+from rrjax.figures.html import pairs as definitions
 from rrjax.reports import form
+from rrjax.reports.pairs import SIGNIFICANT, Pairs, measured
+from rrjax.reports.separate_columns import SeparateColumns
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnFindings:
     """Everything that the page shows."""
 
-    columns: Columns
+    columns: SeparateColumns
     findings: list[Findings]
     """Of each column."""
-    pairs: list[dict[str, Any]]
-    """The association of all pairs, the largest first; empty if each user reports one column."""
-    level: float
+    pairs: Pairs | None
+    """The association of all pairs; None if each user reports one column."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the columns, and pairs that are left out."""
+        return self.columns.warnings if self.pairs is None else self.pairs.warnings
 
 
 def find_columns(
-    files: Files, design: SurveyDesign, given: Mapping[str, object], level: float, top: int, status: Any
+    files: Files, given: Mapping[str, object], level: float, top: int, status: Any
 ) -> ColumnFindings | None:
     """Computes the contents of the page; None if the files have no several columns, or one of them was chosen.
 
     Raises:
         UsageError: A flag was given, with its value in `given`, that applies to a single column.
     """
-    known = {} if files.reading.column is not None else files.source.columns()
-    if len(known) < 2:
+    if files.reading.column is not None or len(files.source.columns()) < 2:
         return None
     refuse_flags(given, "several columns", "name one with --column, or ")
-    found = []
-    for name in known:
+    columns, found = SeparateColumns.of_source(files.source), []
+    for name in columns.names:
         status.update(f"Estimating {form.printable(name)} …")
-        own = Files(files.paths, dataclasses.replace(files.reading, column=name))
-        found.append(find(read_collection(own, None, design), Asked(), level, top, ordered=False))
+        found.append(find(columns.column(name), Asked(), level, top, ordered=False))
     status.update("Estimating the association …")
-    columns = read_columns(files, list(known.values()))
-    alone = columns.metadata[0].sampled == 1
-    return ColumnFindings(columns, found, [] if alone else associations(columns, level), level)
+    return ColumnFindings(columns, found, None if columns.sampled == 1 else columns.pairs(level))
 
 
 def say_columns(found: ColumnFindings) -> None:
     """Prints which columns these are, and their warnings."""
-    show_head(found.columns, _warnings(found))
+    show.say(found.columns.summary())
+    show.warn(found.warnings)
+    show.out.print()
 
 
 def parts_of(found: ColumnFindings, context: typer.Context) -> dict[str, list[Markup]]:
@@ -83,7 +86,7 @@ def lead_of(found: ColumnFindings) -> str:
     return (
         f"{columns.num_users:,} people gave reports on {len(columns.names):,} columns. Each report was made partly at "
         "random, apart from the others, which protects who gave it (how far, is said below); from all of them "
-        f"together the shares can be estimated{', and which columns go together' * bool(found.pairs)}."
+        f"together the shares can be estimated{', and which columns go together' * (found.pairs is not None)}."
     )
 
 
@@ -96,7 +99,7 @@ def title_of(found: ColumnFindings) -> str:
 
 def cautions_of(found: ColumnFindings) -> list[Markup]:
     """Warnings that precede the page."""
-    warnings = _warnings(found)
+    warnings = [*found.warnings]
     for name, own in zip(_names(found), found.findings, strict=True):
         if own.misfit or own.collection.contradicted:
             warnings.append(
@@ -110,13 +113,6 @@ def _names(found: ColumnFindings) -> list[str]:
     return [form.printable(name) for name in found.columns.names]
 
 
-def _warnings(found: ColumnFindings) -> list[str]:
-    """Those that all columns have are said once, and the others with their column."""
-    own = {name: each.collection.warnings for name, each in zip(_names(found), found.findings, strict=True)}
-    common = [warning for warning in next(iter(own.values())) if all(warning in each for each in own.values())]
-    return common + [f"{name}: {each}" for name, all_of in own.items() for each in all_of if each not in common]
-
-
 def _in_short(found: ColumnFindings) -> list[Markup]:
     points: list[object] = []
     for name, own in zip(found.columns.names, found.findings, strict=True):
@@ -125,32 +121,15 @@ def _in_short(found: ColumnFindings) -> list[Markup]:
         limits = form.between(own.intervals.lower[place], own.intervals.upper[place])
         category = joined(Markup("<strong>"), label(own.collection.labels[place]), Markup("</strong>"))
         points.append(joined("The largest share of ", label(name), ": ", category, f" with about {value} ({limits})."))
-    significant = [pair for pair in found.pairs if pair["adjusted_p_value"] <= SIGNIFICANT]
-    if significant:
-        first = significant[0]
-        points.append(
-            joined(
-                f"{len(significant):,} of {form.number(len(found.pairs), 'pair', 'pairs')} of columns "
-                f"{'goes' if len(significant) == 1 else 'go'} together significantly; most of all ",
-                *_pair(first),
-                f" (Cramér's V {written(first, 'cramers_v', 2)[0]}).",
-            )
-        )
-    elif found.pairs:
-        points.append("No two columns go together significantly.")
-    return [listing(points)]
-
-
-def _pair(pair: dict[str, Any]) -> list[Markup | str]:
-    return [label(pair["columns"][0]), " and ", label(pair["columns"][1])]
+    return [listing([*points, *([] if found.pairs is None else [found.pairs.conclusion])])]
 
 
 def _together(found: ColumnFindings) -> list[Markup]:
     """The matrix of associations, and a table of all pairs."""
-    if not found.pairs:
+    pairs, names = found.pairs, found.columns.names
+    if pairs is None:
         return [paragraph("Each person answered one question, so how they go together is not in the reports.")]
-    names = found.columns.names
-    by_names = {frozenset(pair["columns"]): pair for pair in found.pairs}
+    by_names = {frozenset(pair["columns"]): pair for pair in pairs.pairs}
 
     def cell(one: str, other: str) -> Markup | str:
         pair = by_names.get(frozenset((one, other)))
@@ -158,38 +137,25 @@ def _together(found: ColumnFindings) -> list[Markup]:
             return ""
         # Markup is aligned to the left, as the empty cells above it are.
         mark = " ●" * (pair["adjusted_p_value"] <= SIGNIFICANT)
-        return Markup(f"<span>{written(pair, 'cramers_v', 2)[0]}{mark}</span>")
+        return Markup(f"<span>{measured(pair, 'cramers_v', 2)[0]}{mark}</span>")
 
     matrix = [
         [label(row), *(cell(row, column) if place > before else "" for before, column in enumerate(names[:-1]))]
         for place, row in enumerate(names)
         if place
     ]
-    percent = form.in_full(found.level)
-    rows = [
-        [
-            joined(*_pair(pair)),
-            *written(pair, "cramers_v", 3),
-            ""
-            if math.isnan(pair["cramers_v"])
-            else strip(pair["cramers_v"], pair["cramers_v_lower"], pair["cramers_v_upper"], 1.0),
-            f"{pair['adjusted_p_value']:.2g}",
-        ]
-        for pair in found.pairs
-    ]
+    cells = pairs.cells(len(pairs.pairs))
+    _, v, interval, information, *_, p = cells.headings
     scale = Markup('Drawn<span class="ends"><span>0</span><span>1</span></span>')
-    headings: list[object] = ["Columns", "Cramér's V", f"{percent} interval", scale, "p"]
-    points = [
-        "Cramér's V is 0 if two columns are independent, and 1 if one determines the other. The estimate is corrected "
-        "for the noise of the reports, which looks like association.",
-        f"Interval: it holds the true V of its pair with {percent} confidence. An interval from zero on says that the "
-        "two columns may be independent.",
-        "p: how often independent columns would seem to go together as much as these or more, corrected for all pairs "
-        "(Holm).",
-    ]
+    rows = []
+    for (name, value, limits, *_, p_value), pair in zip(cells.rows, pairs.pairs, strict=True):
+        v_and_limits = pair["cramers_v"], pair["cramers_v_lower"], pair["cramers_v_upper"]
+        drawn = "" if math.isnan(pair["cramers_v"]) else strip(*v_and_limits, 1.0)
+        rows.append([label(name), value, limits, drawn, p_value])
+    points = [form.sentence(f"{name}: {text}") for name, text in pairs.words.items() if name != information]
     return [
         table(["", *map(label, names[:-1])], matrix, "Cramér's V of all pairs; ● marks those with p of at most 0.05."),
-        table(headings, rows, "All pairs, the strongest first"),
+        table(["Columns", v, interval, scale, p], rows, "All pairs, the strongest first"),
         listing(points),
     ]
 
@@ -207,7 +173,7 @@ def _meaning(found: ColumnFindings) -> list[Markup]:
         for each in columns.metadata
     ]
     factor = math.exp(columns.epsilon)
-    sampled = columns.metadata[0].sampled
+    sampled = columns.sampled
     several = "all answers" if sampled is None else form.number(sampled, "answer", "answers")
     return [
         paragraph(
@@ -236,12 +202,12 @@ def _how_made(found: ColumnFindings, context: typer.Context) -> list[Markup]:
         if metadata.simulated
         else "of the system's secure source",
     }
-    if found.pairs:
-        by = f"intervals by inversion of simulated tests, {form.in_full(found.level)}, of those who report both columns"
-        rows["Association"] = f"{by}; p by permutation"
+    if found.pairs is not None:
+        by = f"intervals by inversion of simulated tests, {form.in_full(found.pairs.level)}"
+        rows["Association"] = f"{by}, of those who report both columns; p by permutation"
     rows |= {
         "Reports by": f"rrjax {metadata.version}",
         "Versions": versions("rrjax", "jax", "numpy", "duckdb"),
         "Made on": made.strftime("%Y-%m-%d %H:%M %Z"),
     }
-    return [pairs(rows, "Command, data, mechanisms and versions")]
+    return [definitions(rows, "Command, data, mechanisms and versions")]

@@ -9,7 +9,7 @@ An estimator has one colour, dash and marker in all figures, different in grey a
 for other estimators, those of its place among them.
 """
 
-from rrjax.figures.association import association_figure
+from rrjax.figures.association import association_figure, joint_figure, tree_figure
 from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition
 from rrjax.figures.estimates import estimate_figure, forest_figure
 from rrjax.figures.files import save
@@ -31,11 +31,13 @@ __all__ = [
     "decomposition",
     "estimate_figure",
     "forest_figure",
+    "joint_figure",
     "likelihood_figure",
     "overview",
     "plan_figure",
     "profile_figure",
     "save",
     "splits_figure",
+    "tree_figure",
     "wins",
 ]

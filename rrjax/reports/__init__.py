@@ -10,16 +10,20 @@ from rrjax.reports.column_plans import ColumnPlan, plan_columns
 from rrjax.reports.comparison import Comparison
 from rrjax.reports.groups import Groups, GroupShares
 from rrjax.reports.independence import test_independence
+from rrjax.reports.joint import JointShares
 from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
+from rrjax.reports.pairs import Pairs
 from rrjax.reports.plans import Plan
 from rrjax.reports.plans import plan as plan
 from rrjax.reports.reading import read as read
 from rrjax.reports.regression import Regression
 from rrjax.reports.reports import Reports as Reports
 from rrjax.reports.rounds import Rounds, RoundShares
+from rrjax.reports.separate_columns import SeparateColumns
 from rrjax.reports.shares import Shares
 from rrjax.reports.statements import Statements
 from rrjax.reports.testing import Test
+from rrjax.reports.tree import Tree
 from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
 
 __all__ = [
@@ -29,16 +33,20 @@ __all__ = [
     "Comparison",
     "GroupShares",
     "Groups",
+    "JointShares",
     "NumberComparison",
     "NumberStatements",
     "Numbers",
+    "Pairs",
     "Plan",
     "Regression",
     "RoundShares",
     "Rounds",
+    "SeparateColumns",
     "Shares",
     "Statements",
     "Test",
+    "Tree",
     "TwoSampleReports",
     "TwoSampleShares",
     "plan_columns",

@@ -86,7 +86,8 @@ def read(
     Args:
         data: A file, several, or a glob; or a frame of pandas, Polars (lazy too), PyArrow, DuckDB, PySpark or Dask.
             A frame's rows are counted by its own engine.
-        column: Name of the column of reports; None for the only one.
+        column: Name of the column of reports; None for the only one, or for all columns that were randomized
+            separately.
         epsilon: ε of randomized response, nats.
         domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
             name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
@@ -104,7 +105,7 @@ def read(
     Returns:
         `Reports` of one column; of files of several rounds of a longitudinal protocol `reports.Rounds`, of files that
         were randomized differently `reports.Groups`, of a design of two samples `reports.TwoSampleReports`, of numbers
-        `reports.Numbers`.
+        `reports.Numbers`, of several columns, if none is named, `reports.SeparateColumns`.
 
     Raises:
         DataError: A file, column, row or metadata that cannot be used.
@@ -155,6 +156,8 @@ def kind_of(
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)
 
+    if source.column is None and len(source.columns()) > 1:
+        return _of_columns(source, {"epsilon": epsilon, "domain": domain, "mechanism": design, "counts": counts})
     if of_numbers(source.metadata()):
         from rrjax.reports.numbers import read_numbers
 
@@ -353,6 +356,17 @@ def read_source(
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
     return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
+
+
+def _of_columns(source, given):
+    """All columns of a file that were randomized separately."""
+    from rrjax.reports.separate_columns import SeparateColumns
+
+    odd = next((argument for argument, value in given.items() if value is not None), None)
+    if odd is not None:
+        problem = "is of one column, and the file has several that say how they were randomized: name one with column="
+        raise ArgumentError.about(odd, problem, value=given[odd])
+    return SeparateColumns.of_source(source)
 
 
 def _files(data):

@@ -240,13 +240,12 @@ def test_joint_estimates_that_cannot_be(survey):
         (("one.parquet", "--all-pairs"), "--all-pairs"),
         (("one.parquet", "--tree"), "--tree"),
         (("s.parquet", "--tree", "--all-pairs"), "--all-pairs"),
-        (("s.parquet", "--tree", "--plot", "a.png"), "--plot"),
         (("s.parquet", "--joint", "smokes"), "--joint"),
         (("s.parquet", "--joint", "smokes,job"), "--joint"),
         (("s.parquet", "--joint", "smokes,coin", "--all-pairs"), "--all-pairs"),
         (("s.parquet", "--joint", "smokes,coin", "--mean"), "--mean, --quantile, --group, --by and --weights"),
         (("s.parquet", "--joint", "smokes,coin", "--epsilon", 1), "--epsilon"),
-        (("s.parquet", "--joint", "smokes,coin", "--plot", "a.png"), "--plot"),
+        (("s.parquet", "--joint", "smokes,drinks,coin", "--plot", "a.png"), "--plot"),
     ):
         assert survey("estimate", *line)[0] == 2, line
         assert survey.error.flag == flag, line

@@ -1,11 +1,12 @@
-"""The figure of the association of several columns."""
+"""Figures of several columns: all pairs, the joint table of two, a tree."""
 
+import numpy as np
 import pytest
 from refusals import refused
 
 pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
 
-from rrjax.figures import association_figure, save
+from rrjax.figures import association_figure, joint_figure, save, tree_figure
 
 pytestmark = pytest.mark.once
 NAMES = ["smokes", "drinks", "$x$"]
@@ -31,3 +32,27 @@ def test_pairs_of_other_columns():
         association_figure(NAMES, {("smokes", "age"): 0.1})
     with refused("significant"):
         association_figure(NAMES, V, significant=[("smokes", "smokes")])
+
+
+def test_a_joint_table_has_its_largest_categories():
+    table = np.diag(np.arange(1.0, 51))[:, :3] / 6
+    axes = joint_figure(["a", "b"], [range(50), ["x", "y", "z"]], table).axes[0]
+    assert len(axes.get_yticks()) == 40
+    assert [label.get_text() for label in axes.get_yticklabels()[:3]] == ["0", "1", "2"]
+    assert not len(axes.texts)
+    axes = joint_figure(["a", "b"], [["x", "y"], ["no", "yes"]], [[0.4, 0.1], [0.2, 0.3]]).axes[0]
+    assert [text.get_position() for text in axes.texts] == [(0.5, 0.5), (1.5, 0.5), (0.5, 1.5), (1.5, 1.5)]
+    with refused("shares"):
+        joint_figure(["a", "b"], [["x", "y"], ["no", "yes"]], [0.4, 0.6])
+
+
+def test_a_tree_has_no_crossing_edges():
+    names, v = list("abcdefg"), dict.fromkeys(("ab", "bc", "bd", "de", "df", "ag"), 0.5)
+    axes = tree_figure(names, {tuple(pair): value for pair, value in v.items()}).axes[0]
+    places = {text.get_text(): text.get_position() for text in axes.texts}
+    assert places.keys() == {*names, "0.50"}
+    assert sorted(places[leaf][1] for leaf in "cefg") == [0, 1, 2, 3]
+    assert places["d"][1] == (places["e"][1] + places["f"][1]) / 2
+    for edges in ({("a", "b"): 0.1}, {("a", "x"): 0.1}, {("a", "b"): 0.1, ("b", "a"): 0.1}):
+        with refused("cramers_v"):
+            tree_figure(["a", "b", "c"], edges)

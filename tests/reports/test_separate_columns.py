@@ -1,0 +1,182 @@
+"""Columns of the same users that were randomized separately: what a notebook and the command line say of them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="files need rrjax[cli]")
+polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
+
+import rrjax  # noqa: E402
+from rrjax import io  # noqa: E402
+from rrjax.data.errors import ArgumentError, DataError  # noqa: E402
+from rrjax.reports.kind import NoSuchQuestion  # noqa: E402
+
+pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
+INVOCATION = {"command", "out", "plot"}
+"""What only an invocation of the command line knows."""
+
+
+@pytest.fixture
+def survey(invoke):
+    """900 users: smoking and drinking, which go together, and a coin; `sampled` has two of them of each user."""
+    rng = np.random.default_rng(1)
+    smokes = rng.integers(0, 2, 900)
+    drinks = np.where(rng.random(900) < 0.7, smokes, rng.integers(0, 3, 900))
+    io.write_table("v.csv", {"smokes": smokes, "drinks": drinks, "coin": rng.integers(0, 2, 900)})
+    line = ["randomize", "v.csv", "--apart", "--epsilon", 9]
+    for name, top in (("smokes", 1), ("drinks", 2), ("coin", 1)):
+        line += ["--column", name, "--domain", f"0:{top}"]
+    for name, more in (
+        ("all", ()),
+        ("sampled", ("--columns-per-user", 2, "--seed", 1)),
+        ("single", ("--columns-per-user", 1)),
+    ):
+        assert invoke(*line, *more, "--out", f"{name}.parquet")[0] == 0
+    return invoke
+
+
+def said_by(answer):
+    return json.loads(json.dumps(answer.to_dict()))
+
+
+@pytest.mark.long
+def test_a_file_of_several_columns_is_one_kind_of_reports(survey):
+    reports = rrjax.read("all.parquet")
+    assert isinstance(reports, rrjax.reports.SeparateColumns)
+    assert reports.names == ("smokes", "drinks", "coin")
+    assert (reports.num_users, reports.num_complete, reports.mechanism.shape) == (900, 900, (2, 3, 2))
+    assert reports.epsilon == pytest.approx(9)
+    one = rrjax.read("all.parquet", column="drinks")
+    assert isinstance(one, rrjax.Reports)
+    assert one.counts.tolist() == reports.column("drinks").counts.tolist()
+    assert reports.warnings == []
+    sampled = rrjax.read("sampled.parquet")
+    assert (sampled.num_users, sampled.num_complete, sampled.sampled) == (900, 0, 2)
+    assert sampled.epsilon == pytest.approx(9)
+    assert len(sampled.warnings) == 1  # of the simulation, once
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("flags", "ask"),
+    [
+        (("--joint", "smokes,drinks", "--level", 0.9), lambda reports: reports.joint(["smokes", "drinks"], 0.9)),
+        (("--joint", "coin,drinks,smokes"), lambda reports: reports.joint(["coin", "drinks", "smokes"])),
+        (("--all-pairs",), lambda reports: reports.pairs()),
+        (("--tree",), lambda reports: reports.tree()),
+        (("--tree", "--joint", "coin,smokes"), lambda reports: reports.tree(["coin", "smokes"])),
+    ],
+    ids=lambda given: "_".join(map(str, given)) if isinstance(given, tuple) else "",
+)
+def test_the_command_line_says_what_the_answer_says(survey, close, flags, ask):
+    code, out, error = survey("estimate", "all.parquet", *flags, "--json", "--top", 10, "--out", "e.parquet")
+    assert code == 0, error
+    answer = ask(rrjax.read("all.parquet"))
+    said = {key: value for key, value in json.loads(out).items() if key not in INVOCATION}
+    expected = said_by(answer)
+    assert said.pop("gap", 0) == pytest.approx(expected.pop("gap", 0), abs=1e-12)
+    assert close(said, expected)
+    written = polars.read_parquet("e.parquet")
+    assert written.columns == list(answer.columns)
+    for name, values in answer.columns.items():
+        found = written[name].to_numpy()
+        same = np.allclose(found, values, atol=1e-9, equal_nan=True) if values.dtype != object else (found == values)
+        assert np.all(same)
+
+
+@pytest.fixture
+def close():
+    """Whether two JSON values are equal, but for rounding: the command line compiles its programs otherwise."""
+
+    def compare(one, other):
+        if isinstance(one, dict):
+            return one.keys() == other.keys() and all(compare(one[key], other[key]) for key in one)
+        if isinstance(one, list):
+            return len(one) == len(other) and all(map(compare, one, other))
+        return one == pytest.approx(other, rel=1e-9, abs=1e-9) if isinstance(one, float) else one == other
+
+    return compare
+
+
+@pytest.mark.long
+def test_answers_are_shown_and_are_tables(survey):
+    reports = rrjax.read("all.parquet")
+    joint, pairs, tree = reports.joint(["smokes", "drinks"]), reports.pairs(), reports.tree()
+    table = joint.to_xarray()
+    assert table.closest.dims == ("smokes", "drinks")
+    assert table.likeliest.shape == (2, 3)
+    assert float(table.closest.sel(smokes=1, drinks=0)) == joint.columns["closest"][3]
+    first = max(pairs.pairs, key=lambda pair: pair["cramers_v"])
+    assert pairs.pairs[0] is first
+    for name in ("columns", "cramers_v", "mutual_information_upper", "p_value"):
+        assert first[name] == joint.association[name]
+    assert first["p_value"] == 1e-4  # the smallest that the simulation can give
+    assert pairs.cells().rows[0][-2].startswith("≤")
+    assert not pairs.cells().rows[-1][-2].startswith("≤")
+    assert pairs.significant[0] == first
+    assert tree.edges[0]["columns"] == ["smokes", "drinks"]
+    assert tree.to_polars()["share"].sum() == pytest.approx(2)
+    assert tree.tree.table([0, 2]).sum() == pytest.approx(1)  # in the precision at hand
+    for answer in (joint, pairs, tree):
+        assert len(repr(answer).splitlines()) < 30
+        assert "<table>" in answer._repr_html_()
+        assert set(answer.words) >= {"Cramér's V"}
+    assert len(reports.joint().cells(5).rows) == 5
+
+
+@pytest.mark.long
+def test_answers_are_drawn(survey):
+    pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
+    reports = rrjax.read("all.parquet")
+    for answer in (reports.pairs(), reports.tree(), reports.joint(["smokes", "drinks"])):
+        assert answer.figure().axes
+    with pytest.raises(ArgumentError) as caught:
+        reports.joint().figure()
+    assert caught.value.argument == "plot"
+    code, _, error = survey("estimate", "all.parquet", "--tree", "--plot", "tree.png")
+    assert code == 0, error
+    assert Path("tree.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.long
+def test_a_column_that_contradicts_its_mechanism_is_warned_of(survey):
+    import duckdb
+
+    connection = duckdb.connect()
+    ((key, text),) = connection.execute(
+        "SELECT decode(key), decode(value) FROM parquet_kv_metadata('all.parquet') WHERE decode(key) LIKE 'rrjax%'"
+    ).fetchall()
+    query = "SELECT smokes, 0 AS drinks, coin FROM 'all.parquet'"
+    connection.execute(f"COPY ({query}) TO 'odd.parquet' (FORMAT parquet, KV_METADATA {{{key}: ?}})", [text])
+    warnings = rrjax.read("odd.parquet").joint(["drinks", "coin"]).warnings
+    assert [each.startswith("drinks: ") for each in warnings] == [True]
+
+
+@pytest.mark.parametrize(
+    ("argument", "ask"),
+    [
+        ("columns", lambda: rrjax.read("all.parquet").joint(["smokes"])),
+        ("columns", lambda: rrjax.read("all.parquet").joint(["smokes", "job"])),
+        ("columns", lambda: rrjax.read("all.parquet").tree(["smokes", "smokes"])),
+        ("columns", lambda: rrjax.read("sampled.parquet").joint()),
+        ("columns", lambda: rrjax.read("single.parquet").pairs()),
+        ("level", lambda: rrjax.read("all.parquet").joint(level=95)),
+        ("level", lambda: rrjax.read("all.parquet").tree(level=0)),
+        ("epsilon", lambda: rrjax.read("all.parquet", epsilon=1.0)),
+        ("domain", lambda: rrjax.read("all.parquet", domain=["a", "b"])),
+        ("column", lambda: rrjax.read("all.parquet").column("job")),
+    ],
+)
+def test_errors_name_the_argument(survey, argument, ask):
+    with pytest.raises((ArgumentError, DataError)) as caught:
+        ask()
+    assert caught.value.argument == argument
+    assert "--" not in str(caught.value)
+
+
+def test_shares_are_those_of_one_column(survey):
+    with pytest.raises(NoSuchQuestion):
+        rrjax.read("all.parquet").shares()
