@@ -156,14 +156,14 @@ def kind_of(
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)
 
+    if groups := groups_of(source):
+        return Groups({number: reports_of(each) for number, each in groups.items()})
     if source.column is None and len(source.columns()) > 1:
         return _of_columns(source, {"epsilon": epsilon, "domain": domain, "mechanism": design, "counts": counts})
     if of_numbers(source.metadata()):
         from rrjax.reports.numbers import read_numbers
 
         return read_numbers(source, epsilon, domain, {"mechanism": design, "counts": counts})
-    if groups := groups_of(source):
-        return Groups({number: reports_of(each) for number, each in groups.items()})
     if rounds := several_rounds(source):
         return Rounds({number: reports_of(each) for number, each in rounds.items()})
     return reports_of(source)
