@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
-from rrjax.cli import numbers, show
+from rrjax.cli import show
+from rrjax.cli.asking import ask
 from rrjax.cli.design import SurveyDesign
-from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, check_rate, estimator_name, estimator_names, flags
+from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, estimator_name, estimator_names, flags
 from rrjax.cli.outlets import deliver
 from rrjax.cli.paths import READS
-from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, ReportFiles, other_files, read_collection
+from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, ReportFiles, other_files, read_any
 from rrjax.estimators.catalogue import ESTIMATORS
-from rrjax.io.numbers import of_numbers
 from rrjax.reports.comparison import everything
+from rrjax.reports.numbers import Numbers
 from rrjax.reports.reports import Reports
-from rrjax.reports.truth import read_truth
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,31 +69,10 @@ def compare(
     --header, --delimiter, --items and --missing apply to both files.
     """
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
-    check_rate("--level", level)
-    files = Files(reports, reading)
-    if of_numbers(files.source.metadata()):
-        numbers.refuse_others(
-            files,
-            {
-                "--mechanism": design.mechanism,
-                "--estimator": estimator,
-                "--ordered": ordered,
-                "--plot": output.plot,
-                "--level": level != 0.95,
-                "--top": output.top != ComparisonOutput.top,
-                "--truth-counts": truth_counts,
-            },
-        )
-        numbers.compare(numbers.read_numbers(files, epsilon), true, output)
-        return
     with show.status("Counting …"):
-        collection = read_collection(files, epsilon, design)
-        shares = read_truth(true.source, true.reading.counts, collection) if true else None
-    run(collection, shares, output, estimators=estimator, ordered=ordered, level=level)
-
-
-def run(reports: Reports, truth: np.ndarray | None, output: Output, **asked: Any) -> None:
-    """Runs the estimators, measures them against the truth, writes and prints the results."""
-    with show.status("Estimating …"), ending_at_once():
-        answer = reports.compare(truth, **asked)
-    deliver(answer, "compare", output)
+        found = read_any(Files(reports, reading), epsilon, design)
+        shares = None
+        if true is not None and isinstance(found, Reports | Numbers):
+            shares = found.shares_in(true.source, true.reading.counts)
+    given = {"estimators": estimator, "ordered": ordered, "level": None if level == 0.95 else level}
+    deliver(ask(found, "compare", truth=shares, **given), "compare", output)

@@ -1,20 +1,14 @@
-"""`rrjax estimate` of a survey of two samples, with two unknown shares."""
+"""The flags of a survey of two samples, with two unknown shares."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from rrjax.cli.design import PANEL, SurveyDesign
-from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Output, refuse_flags
-from rrjax.cli.outlets import deliver
-from rrjax.cli.reading import Files
 from rrjax.data.errors import UsageError
-from rrjax.reports.two_samples import read_two_samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,19 +33,8 @@ class Samples:
         ),
     ] = False
 
-    def check(self, design: SurveyDesign, others: Mapping[str, object]) -> None:
-        """Refuses samples without a design of two, and with such a design flags that do not apply."""
+    def check(self, design: SurveyDesign) -> None:
+        """Refuses samples without a design of two."""
         if not design.of_two_samples and (self.sample is not None or self.same_people):
             flag = "--sample" if self.sample is not None else "--same-people"
             raise UsageError(f"{flag} is for a --mechanism of two samples: leave it out", flag=flag)
-        if design.of_two_samples:
-            refuse_flags(others, f"--mechanism {design.mechanism}")
-
-
-def run(files: Files, design: SurveyDesign, samples: Samples, level: float, output: Output) -> None:
-    """Estimates both unknown shares."""
-    with ending_at_once():
-        made = design.two_samples()
-        reports = read_two_samples(files.source, files.domain, made, design.yes, samples.sample)
-        answer = reports.shares(level, same_people=samples.same_people)
-    deliver(answer, "estimate", output)

@@ -11,8 +11,10 @@ import typer
 
 import rrjax
 from rrjax import io
-from rrjax.cli import compare, estimate, show
-from rrjax.cli.options import Confidence, Explain, Output, flags
+from rrjax.cli import show
+from rrjax.cli.asking import ask
+from rrjax.cli.options import Explain, Output, flags
+from rrjax.cli.outlets import deliver
 from rrjax.cli.own_files import own_files
 from rrjax.cli.paths import FILLS
 from rrjax.cli.randomization import Randomization, make_reports
@@ -21,7 +23,6 @@ from rrjax.cli.reading import Files, Reading, read_collection
 from rrjax.data.errors import check_installed
 from rrjax.io.write import check_writable, make_folder
 from rrjax.reports.epsilon import check_epsilon
-from rrjax.reports.truth import read_truth
 
 
 @flags()
@@ -69,10 +70,10 @@ def demo(
         show_made(made, reports, False)
         show.command(f"rrjax estimate {reports} --top 10 --out {table}{more}")
         collection = read_collection(Files([str(reports)]), None)
-        estimate.run(collection, None, Output(out=table, top=10, explain=explain), Confidence())
+        deliver(ask(collection, "shares"), "estimate", Output(out=table, top=10, explain=explain))
         show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}{more}")
-        truth = read_truth(Files([str(values)], true_values=True).source, None, collection)
-        compare.run(collection, truth, Output(plot=figure, top=5, explain=explain))
+        truth = collection.shares_in(Files([str(values)], true_values=True).source)
+        deliver(ask(collection, "compare", truth=truth), "compare", Output(plot=figure, top=5, explain=explain))
 
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:

@@ -6,33 +6,16 @@ from typing import Annotated
 
 import typer
 
-from rrjax.cli import numbers, show
+from rrjax.cli import show
+from rrjax.cli.asking import ask
 from rrjax.cli.compliance import Samples
-from rrjax.cli.compliance import run as run_compliance
 from rrjax.cli.design import SurveyDesign
-from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.joint import Joint
-from rrjax.cli.joint import run as run_joint
-from rrjax.cli.options import (
-    WHICH,
-    Asked,
-    Confidence,
-    Ordered,
-    Output,
-    estimator_name,
-    estimator_names,
-    flags,
-    refuse_flags,
-)
+from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
 from rrjax.cli.outlets import deliver
-from rrjax.cli.parts import run as run_parts
-from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
-from rrjax.data.errors import UsageError
-from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST
-from rrjax.io.numbers import of_numbers
-from rrjax.reports.groups import Groups, groups_of
-from rrjax.reports.reports import Reports
-from rrjax.reports.rounds import Rounds, several_rounds
+from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
+from rrjax.estimators.catalogue import CLOSEST, ESTIMATORS, LIKELIEST
+from rrjax.reports.numbers import Numbers
 
 
 @flags()
@@ -77,109 +60,15 @@ def estimate(
     rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
     --parameter forced=1/2,1/2
     """
-    if estimator is not None and ordered:
-        raise UsageError(
-            f"--ordered asks for {CLOSEST_IN_ORDER}, --estimator for {estimator}: give one of the two",
-            flag="--ordered",
-            value=estimator,
-        )
-    if asked.any():
-        chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
-        odd = next((flag for flag, given in chosen.items() if given), None)
-        if odd is not None:
-            raise UsageError(
-                f"{odd} applies to the table of all categories, which is not printed with --mean, --quantile, --group, "
-                f"--by or --weights: leave {odd} out",
-                flag=odd,
-            )
-    samples.check(
-        design,
-        {
-            "--epsilon": epsilon,
-            "--estimator": estimator,
-            "--ordered": ordered,
-            "--at-once": confidence.at_once,
-            "--counts": reading.counts,
-            **asked.flags,
-        },
-    )
-    files = Files(reports, reading)
-    if design.of_two_samples:
-        run_compliance(files, design, samples, confidence.level, output)
-        return
-    if joint.check(
-        {
-            "--epsilon": epsilon,
-            "--mechanism": design.mechanism,
-            "--column": reading.column,
-            "--domain": reading.domain,
-            "--counts": reading.counts,
-            "--estimator": estimator,
-            "--ordered": ordered,
-            "--at-once": confidence.at_once,
-            **asked.flags,
-        }
-    ):
-        run_joint(files, joint, confidence.level, output)
-        return
-    chosen = {"--estimator": estimator, "--ordered": ordered, "--at-once": confidence.at_once}
-    if groups := groups_of(files.source):
-        others = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--counts": reading.counts}
-        refuse_flags(
-            others | chosen | {"--plot": output.plot} | asked.flags,
-            "files that were randomized differently",
-            "give one of them, or ",
-        )
-        run_parts(Groups, groups, files, confidence.level, output)
-        return
-    if rounds := several_rounds(files.source):
-        refuse_flags(chosen | {"--plot": output.plot} | asked.flags, "several rounds", "give the file of one, or ")
-        run_parts(Rounds, rounds, files, confidence.level, output)
-        return
-    if of_numbers(files.source.metadata()):
-        numbers.refuse_others(
-            files,
-            {
-                "--mechanism": design.mechanism,
-                "--estimator": estimator,
-                "--ordered": ordered,
-                "--at-once": confidence.at_once,
-                "--fdr": confidence.fdr != Confidence.fdr,
-                "--top": output.top != Output.top,
-                "--group": asked.group,
-                "--by": asked.by,
-                "--weights": asked.weights,
-                "--population": asked.population,
-                "--normal": asked.normal,
-            },
-        )
-        numbers.run(numbers.read_numbers(files, epsilon), asked, confidence.level, output)
-        return
+    samples.check(design)
     with show.status("Counting …"):
-        collection = read_collection(files, epsilon, design)
-    if asked.any():
-        run_statements(collection, asked, confidence.level, output)
+        found = read_any(Files(reports, reading), epsilon, design, joint.question, samples.sample)
+    given = {"estimator": estimator, "ordered": ordered, "same_people": samples.same_people, **confidence.given}
+    if joint.question is not None:
+        answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
+    elif asked.any() or isinstance(found, Numbers):
+        top = None if isinstance(found, Numbers) else output.top
+        answer = ask(found, "statements", **asked.given, top=top, **given)
     else:
-        run(collection, estimator, output, confidence, ordered=ordered)
-
-
-def run(
-    collection: Reports, estimator: str | None, output: Output, confidence: Confidence, *, ordered: bool = False
-) -> None:
-    """Estimates the shares of all categories, by one estimator or the leading ones."""
-    with show.status("Estimating …"), ending_at_once():
-        answer = collection.shares(
-            confidence.level,
-            simultaneous=confidence.at_once,
-            fdr=confidence.fdr,
-            estimator=estimator,
-            ordered=ordered,
-        )
-    deliver(answer, "estimate", output)
-
-
-def run_statements(collection: Reports, asked: Asked, level: float, output: Output) -> None:
-    """Estimates means, quantiles and shares of groups."""
-    with show.status("Estimating …"), ending_at_once():
-        answer = collection.statements(**asked.given, level=level, top=output.top)
+        answer = ask(found, "shares", **given)
     deliver(answer, "estimate", output)

@@ -100,6 +100,12 @@ class Confidence:
         check_rate("--level", self.level)
         check_rate("--fdr", self.fdr, small=True)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of questions that were given."""
+        level, fdr = (None if value == default else value for value, default in ((self.level, 0.95), (self.fdr, 0.05)))
+        return {"level": level, "simultaneous": self.at_once, "fdr": fdr}
+
 
 _statement = partial(typer.Option, rich_help_panel=STATEMENTS)
 

@@ -16,14 +16,17 @@ import typer
 
 import rrjax
 from rrjax import io
+from rrjax.cli.asking import QUESTIONS
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
 from rrjax.io.labels import labels_in
 from rrjax.io.numbers import of_numbers
-from rrjax.reports.reading import read_source
+from rrjax.reports.kind import Kind
+from rrjax.reports.reading import columns_of, kind_of, read_source
 from rrjax.reports.reports import Reports
+from rrjax.reports.two_samples import read_two_samples
 
 if TYPE_CHECKING:
     from rrjax.cli.design import SurveyDesign
@@ -167,6 +170,35 @@ class Files:
                 flag="REPORTS",
                 value=self.name,
             )
+
+
+def read_any(
+    files: Files, epsilon: float | None, design: SurveyDesign, joint: str | None = None, sample: str | None = None
+) -> Kind:
+    """Counts reports of the kind that flags and metadata tell.
+
+    Args:
+        files: The files and the flags for reading them.
+        epsilon: The flag of ε.
+        design: The flags of a survey design.
+        joint: The question about several columns, if one is asked.
+        sample: The flag of two samples.
+    """
+    source, counts = files.source, files.reading.counts
+    with ending_at_once():
+        if design.of_two_samples:
+            two = design.two_samples(), design.yes, sample
+            return read_two_samples(source, files.domain, *two, epsilon, counts)
+        if joint is not None and source.column is None:
+            given = {
+                "epsilon": epsilon,
+                "mechanism": design.mechanism,
+                "domain": files.domain,
+                "counts": counts,
+            }
+            return columns_of(source, given, QUESTIONS[joint])
+        made, named = (None, "") if design.mechanism is None else (design.made, design.mechanism)
+        return kind_of(source, epsilon, files.domain, counts, made, named)
 
 
 def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:

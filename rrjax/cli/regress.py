@@ -12,7 +12,7 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Level, Output, check_rate, flags, split
+from rrjax.cli.options import Level, Output, flags, split
 from rrjax.cli.outlets import deliver
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, read_collection
@@ -73,7 +73,6 @@ def regress(
     Each row holds a report of any mechanism, or an answer to the survey design of --mechanism, and the covariates of
     who made it: as they are, or randomized, too, by `rrjax randomize --apart`.
     """
-    check_rate("--level", level)
     files = Files(reports, dataclasses.replace(reading, column=outcome))
     names, listed = split("--covariates", covariates), [] if factors is None else split("--factors", factors)
     with show.status("Reading …") as status:

@@ -17,7 +17,6 @@ from rrjax.cli.design import SurveyDesign
 from rrjax.cli.findings import Findings, find
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_flags
-from rrjax.cli.parts import read_parts
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
 from rrjax.data.errors import UsageError, check_installed
@@ -25,7 +24,8 @@ from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, wr
 from rrjax.io.write import check_writable
 from rrjax.reports import form
 from rrjax.reports.privacy_loss import PrivacyLoss
-from rrjax.reports.rounds import Rounds, RoundShares, several_rounds
+from rrjax.reports.reading import kind_of
+from rrjax.reports.rounds import RoundShares, several_rounds
 
 MOST_ROWS = 5000
 
@@ -115,7 +115,7 @@ def report(
         refuse_flags(chosen | asked.flags, "several rounds", "give the file of one, or ")
         with show.status("Estimating …") as status:
             with ending_at_once():
-                found = read_parts(Rounds, rounds, files).shares(level, simultaneous=True)
+                found = kind_of(files.source, epsilon, files.domain).shares(level, simultaneous=True)
             found = dataclasses.replace(found, loss=_with_memo(found.loss, memo, rounds))
             status.update("Writing …")
             _write_rounds(out, found, files, context, title, top)

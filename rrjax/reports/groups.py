@@ -79,6 +79,7 @@ class Groups(Parts):
     """
 
     called_kind: ClassVar[str] = "reports that were randomized differently"
+    instead: ClassVar[str] = "give the files of one"
     part: ClassVar[str] = "group"
 
     @property

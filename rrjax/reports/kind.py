@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-
-from rrjax.data.errors import option, refusal
-from rrjax.reports.answer import Answer
 
 QUESTIONS = (
     "shares",
@@ -36,6 +32,8 @@ class Kind:
 
     called_kind: ClassVar[str] = "reports"
     """The kind in words, for messages."""
+    instead: ClassVar[str] = ""
+    """What to do where a question does not apply to this kind, for messages of the command line."""
     warnings: Any
     """What is odd about the reports."""
 
@@ -78,27 +76,3 @@ class NoSuchQuestion(AttributeError):  # noqa: N818
 def _refused(reports: Kind, question: str) -> Exception:
     message = f"{reports.called_kind} cannot answer {question!r}; they answer {', '.join(reports.questions())}"
     return NoSuchQuestion(message)
-
-
-def ask(reports: Kind, question: str, given: Mapping[str, Any]) -> Answer:
-    """Asks a question with the options that were given.
-
-    Args:
-        reports: Of any kind.
-        question: One of `QUESTIONS`.
-        given: Arguments of the question, only those that were given.
-
-    Returns:
-        `Answer`.
-
-    Raises:
-        ArgumentError, UsageError: These reports cannot answer the question, or it does not take one of the options.
-    """
-    if question not in reports.questions():
-        raise refusal(question, str(_refused(reports, question)))
-    method = getattr(reports, question)
-    takes = inspect.signature(method).parameters
-    odd = next((name for name in given if name not in takes), None)
-    if odd is not None:
-        raise refusal(odd, f"{option(odd)} does not apply to the {question} of {reports.called_kind}: leave it out")
-    return method(**given)

@@ -221,16 +221,25 @@ class Numbers(Kind):
             for name, theta in thetas.items()
         }
 
-    def shares_in(self, source: Source) -> np.ndarray:
-        """The shares of the true numbers in a file, `[K]`."""
+    def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
+        """The shares of the true numbers in files, `[K]`.
+
+        Raises:
+            DataError: Files that cannot be used.
+            ArgumentError, UsageError: Files of randomized reports, or of counts.
+        """
         check_true(source)
+        if counts is not None:
+            flag = "--truth-counts"
+            problem = f"{option('counts', flag)} does not apply to {self.called_kind}: leave it out"
+            raise refusal("counts", problem, flag=flag, value=counts)
         metadata = self.counted.metadata
         if metadata.range is None:
-            counts = io.count_reports(source, metadata.domain).counts
+            amounts = io.count_reports(source, metadata.domain).counts
         else:
             values = io.read_bins(source, io.Bins(*metadata.range, metadata.num_categories))
-            counts = np.bincount(values.indices, minlength=metadata.num_categories)
-        return counts / counts.sum()
+            amounts = np.bincount(values.indices, minlength=metadata.num_categories)
+        return amounts / amounts.sum()
 
 
 class Statement(NamedTuple):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from jaxtyping import ArrayLike
     from narwhals.stable.v2.typing import IntoFrame
 
+    from rrjax.reports.separate_columns import SeparateColumns
 
 MOST_REPORTS = 2**53
 """Numbers of reports are exact below."""
@@ -159,7 +160,7 @@ def kind_of(
     if groups := groups_of(source):
         return Groups({number: reports_of(each) for number, each in groups.items()})
     if source.column is None and len(source.columns()) > 1:
-        return _of_columns(source, {"epsilon": epsilon, "domain": domain, "mechanism": design, "counts": counts})
+        return columns_of(source, {"epsilon": epsilon, "domain": domain, "mechanism": design, "counts": counts})
     if of_numbers(source.metadata()):
         from rrjax.reports.numbers import read_numbers
 
@@ -358,15 +359,21 @@ def read_source(
     return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
 
 
-def _of_columns(source, given):
-    """All columns of a file that were randomized separately."""
+def columns_of(source: Source, given: Mapping[str, Any], flag: str = "REPORTS") -> SeparateColumns:
+    """All columns of a file that were randomized separately; refuses what is given about one column.
+
+    Raises:
+        DataError: A file that cannot be used.
+        ArgumentError, UsageError: Something is given, or the file has no several columns.
+    """
     from rrjax.reports.separate_columns import SeparateColumns
 
     odd = next((argument for argument, value in given.items() if value is not None), None)
     if odd is not None:
-        problem = "is of one column, and the file has several that say how they were randomized: name one with column="
-        raise ArgumentError.about(odd, problem, value=given[odd])
-    return SeparateColumns.of_source(source)
+        several = "the file has several that say how they were randomized"
+        problem = f"{option(odd)} is of one column, and {several}: name one with {option('column')}"
+        raise refusal(odd, problem, value=given[odd])
+    return SeparateColumns.of_source(source, flag)
 
 
 def _files(data):

@@ -60,6 +60,7 @@ class Reports(ColumnQuestions):
     """
 
     called_kind: ClassVar[str] = "reports of one column"
+    instead: ClassVar[str] = "`rrjax randomize --apart` makes files of several"
 
     counted: CountedReports
     epsilon: float
@@ -334,6 +335,17 @@ class Reports(ColumnQuestions):
             "metadata_tests": self.metadata_tests,
             "warnings": self.warnings,
         }
+
+    def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
+        """The shares of the true values in files, or of those in a column of counts, `[K]`.
+
+        Raises:
+            DataError: Files that cannot be used, with the row and without the value.
+            ArgumentError, UsageError: Files of randomized reports, or of counts whose column was not named.
+        """
+        from rrjax.reports.truth import read_truth
+
+        return read_truth(source, counts, self)
 
     def summary(self, name: str = "") -> str:
         """A sentence about the collection, which begins with a name if there are several."""

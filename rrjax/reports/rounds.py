@@ -43,6 +43,7 @@ class Rounds(Parts):
     """
 
     called_kind: ClassVar[str] = "reports of several rounds"
+    instead: ClassVar[str] = "give the file of one"
     part: ClassVar[str] = "round"
 
     @property

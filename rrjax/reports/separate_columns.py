@@ -43,6 +43,7 @@ class SeparateColumns(Kind):
     """
 
     called_kind: ClassVar[str] = "reports of columns that were randomized apart"
+    instead: ClassVar[str] = "name one with --column"
 
     source: Source
     names: tuple[str, ...]
