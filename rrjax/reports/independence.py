@@ -13,7 +13,7 @@ from rrjax.io.source import Source
 from rrjax.reports import form
 from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.least_p_values import least_of_shuffles
-from rrjax.reports.reading import in_float64, read_source
+from rrjax.reports.reading import check_round, in_float64, read_source
 from rrjax.reports.reports import Reports
 from rrjax.reports.testing import UNSUSPICIOUS, Simulation, Test, check_size
 
@@ -102,6 +102,8 @@ def paired(source: Source, columns: Sequence[str] = (), domains: Sequence[Labels
             problem = f"{lacking}: {name} has reports in {', '.join(map(repr, apart))}"
             raise refusal("columns", f"{named} {problem}", flag="--column", value=lacking)
         first, second = (apart[each].domain for each in columns)
+    if metadata is not None and metadata.round is not None:
+        check_round(source, metadata)
     return count_pairs(source, (columns[0], columns[1]), (first, second))
 
 

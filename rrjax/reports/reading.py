@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from jaxtyping import ArrayLike
     from narwhals.stable.v2.typing import IntoFrame
 
+    from rrjax.io.metadata import Metadata
     from rrjax.reports.separate_columns import SeparateColumns
 
 MOST_REPORTS = 2**53
@@ -328,16 +329,7 @@ def read_source(
         metadata.check(name, column=source.column, epsilon=epsilon, domain=domain)
         epsilon = metadata.effective_epsilon
         if metadata.round is not None:
-            rounds = rounds_of(source)
-            if len(rounds) > 1:
-                raise refusal(
-                    "data",
-                    f"{name} and the other files hold the rounds {', '.join(map(str, rounds))} of the same "
-                    "users, whose reports depend on each other: give the file of one round. `rrjax estimate` and "
-                    "`rrjax report` take all",
-                    flag="REPORTS",
-                )
-            check_users(source, metadata.user or "")
+            check_round(source, metadata)
             epsilon = float(mechanism.epsilon)
         if not (isinstance(mechanism, Design) or 0.99 * SMALLEST_EPSILON < epsilon <= LARGEST_EPSILON):
             raise DataError(
@@ -357,6 +349,25 @@ def read_source(
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
     return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
+
+
+def check_round(source: Source, metadata: Metadata) -> None:
+    """Refuses files of several rounds, and a user twice in one round.
+
+    Raises:
+        DataError: A user has two rows, or a row has none.
+        ArgumentError, UsageError: There are several rounds.
+    """
+    rounds = rounds_of(source)
+    if len(rounds) > 1:
+        name = os.path.basename(source.files()[0])
+        raise refusal(
+            "data",
+            f"{name} and the other files hold the rounds {', '.join(map(str, rounds))} of the same users, whose "
+            "reports depend on each other: give the file of one round. `rrjax estimate` and `rrjax report` take all",
+            flag="REPORTS",
+        )
+    check_users(source, metadata.user or "")
 
 
 def columns_of(source: Source, given: Mapping[str, Any], flag: str = "REPORTS") -> SeparateColumns:

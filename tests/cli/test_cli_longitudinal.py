@@ -89,6 +89,10 @@ def test_a_week(week, name):
     assert code == 0, error
     # That rounds of the same users depend on each other, beside that they are simulated.
     assert len(json.loads(out)["warnings"]) == 3
+    # A test of two columns takes one round only: its rows are different users.
+    pair = ("--column", "app", "--column", "round")
+    assert week("test", "independent", "day1.parquet", "day3.parquet", *pair)[0] == 2
+    assert blames(week.error, "REPORTS")
 
 
 def test_rounds_keep_their_permanent_answers(week):
