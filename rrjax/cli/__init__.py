@@ -1,10 +1,7 @@
 """The command line: the only package that prints, reads flags or sets JAX's configuration."""
 
-import gc
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import rrjax
 from rrjax.cli.interrupt import ending_at_once
@@ -29,23 +26,7 @@ def main() -> None:
         return
     try:
         with ending_at_once():
-            app(prog_name="rrjax", obj=_loading)
+            app(prog_name="rrjax", obj=True)
     finally:
         # The work is done: an interrupt now could only change the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Surrounds the import of a command."""
-    # Imported modules stay to the end: searching them for garbage takes a tenth of the start.
-    gc.disable()
-    try:
-        import jax
-
-        # Certificates of 1e-10 and totals above 2³¹ need 64 bits; an application may set them, a library may not.
-        jax.config.update("jax_enable_x64", True)
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from rrjax.cli.options import listed_in
 from rrjax.data.errors import UsageError
 from rrjax.io.domain import Domain
-from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
-from rrjax.mechanisms.surveys.named import as_numbers
 from rrjax.reports import form
 
 
@@ -60,6 +58,9 @@ def _check_order(name: str, text: str, domain: Domain | None) -> None:
     In the order of the domain it is clear for yes and no, and for equal numbers. R's packages have no first, and
     numbers that sum to one with the truth only.
     """
+    from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
+    from rrjax.mechanisms.surveys.named import as_numbers
+
     numbers = as_numbers(name, text, several=True)
     place = None if domain is None else domain.place_of_yes
     if domain is None or place is None or len(numbers) != 2 or numbers[0] == numbers[1]:

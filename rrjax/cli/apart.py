@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
 import numpy as np
 import typer
 
@@ -24,10 +23,11 @@ from rrjax.data.errors import UsageError
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_rows
 from rrjax.io.write import write_columns
-from rrjax.mechanisms.sampled import drawn_columns
 from rrjax.privacy.clients.base import random_words
 from rrjax.reports import form
-from rrjax.reports.separate_columns import epsilon_of_user
+
+if TYPE_CHECKING:
+    import jax
 
 PANEL = "Several columns"
 
@@ -138,6 +138,8 @@ def make_apart(
 
     Returns the metadata, the number of reports in each column, that of users, and warnings.
     """
+    import jax
+
     check_values(files)
     read: list[Values] = []
     for place, column in enumerate(columns):
@@ -188,6 +190,10 @@ def make_apart(
 
 def _drawn(num_users: int, num_columns: int, number: int, key: jax.Array | None) -> np.ndarray:
     """Which columns each user reports, `[N, d]`, `number` each."""
+    import jax
+
+    from rrjax.mechanisms.sampled import drawn_columns
+
     if key is not None:
         own = jax.random.fold_in(key, num_columns)
         return np.asarray(drawn_columns(own, (num_users,), num_columns, number))
@@ -199,6 +205,8 @@ def show_apart(
     made: list[Metadata], numbers: list[int], num_users: int, warnings: list[str], out: Path, json: bool
 ) -> None:
     """Prints what was written."""
+    from rrjax.reports.separate_columns import epsilon_of_user
+
     sample = made[0].sampled
     delivered = epsilon_of_user([metadata.effective_epsilon for metadata in made], sample)
     if json:

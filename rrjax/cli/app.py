@@ -1,9 +1,8 @@
-"""The commands of `rrjax`. A command's module, and with it JAX, is imported when the command runs."""
+"""The commands of `rrjax`. A command's module is imported when its help is asked or it runs, JAX when it runs."""
 
 from __future__ import annotations
 
 import ast
-from contextlib import nullcontext
 from importlib import import_module
 from importlib.resources import files
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 import rrjax
+from rrjax.cli.starting import Start, starting
 
 COMMANDS = {
     "From reports to answers": ("estimate", "report", "compare", "regress", "test"),
@@ -50,10 +50,8 @@ class LazyCommand(TyperCommand):
         return typer.main.get_command(group)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the command itself, which is loaded within the context manager `parent.obj`, if any."""
-        with nullcontext() if parent is None or parent.obj is None else parent.obj():
-            command = self.loaded
-        return command.make_context(info_name, args, parent=parent, **extra)
+        """The context of the command itself."""
+        return self.loaded.make_context(info_name, args, parent=parent, **extra)
 
 
 def _help_of(name: str) -> str:
@@ -86,9 +84,7 @@ def _root(
     ] = False,
 ) -> None:
     del version
-    from rrjax.cli.cache import keeping_programs
-
-    context.with_resource(keeping_programs(keep=not no_cache))
+    context.with_resource(starting(Start(alone=bool(context.obj), keep=not no_cache)))
 
 
 def _register() -> None:

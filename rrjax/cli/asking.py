@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.data.errors import UsageError
-from rrjax.reports.answer import Answer
-from rrjax.reports.kind import Kind
+
+if TYPE_CHECKING:
+    from rrjax.reports.answer import Answer
+    from rrjax.reports.kind import Kind
 
 QUESTIONS = {
     "statements": "--mean, --quantile, --group, --by and --weights",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,11 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, check_rate, flags
 from rrjax.cli.randomization import client_of, client_of_design
 from rrjax.data.errors import UsageError
-from rrjax.privacy.audit import Audit, audit_mechanism
 from rrjax.privacy.clients import Client
 from rrjax.reports import form
+
+if TYPE_CHECKING:
+    from rrjax.privacy.audit import Audit
 
 WORDS_AN_HOUR = 36_000_000_000
 """Random words that clients use in about an hour: 100 ns each, on one core."""
@@ -43,6 +45,8 @@ def audit(
     The audit searches for the two values whose reports differ most. A lower bound above the claimed ε proves that the
     client is wrong. In Python, rrjax.audit takes any client.
     """
+    from rrjax.privacy.audit import audit_mechanism
+
     check_rate("--level", level)
     client = _client(randomizer, categories, epsilon)
     _check_work(client, draws)

@@ -14,10 +14,7 @@ from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, estimator_name
 from rrjax.cli.outlets import deliver
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, ReportFiles, other_files, read_any
-from rrjax.estimators.catalogue import ESTIMATORS
-from rrjax.reports.comparison import everything
-from rrjax.reports.numbers import Numbers
-from rrjax.reports.reports import Reports
+from rrjax.estimators.names import BY_NAME, USUAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +51,7 @@ def compare(
             parser=estimator_name,
             autocompletion=estimator_names,
             metavar="NAME",
-            help=f"In place of all: {', '.join(everything(ordered=True))}. Or, by name only: "
-            f"{', '.join(name for name, entry in ESTIMATORS.items() if entry.by_name)}. Repeatable.",
+            help=f"In place of all: {', '.join(USUAL)}. Or, by name only: {', '.join(BY_NAME)}. Repeatable.",
             rich_help_panel=WHICH,
         ),
     ] = None,
@@ -68,6 +64,9 @@ def compare(
 
     --header, --delimiter, --items and --missing apply to both files.
     """
+    from rrjax.reports.numbers import Numbers
+    from rrjax.reports.reports import Reports
+
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
     with show.status("Counting …"):
         found = read_any(Files(reports, reading), epsilon, design)

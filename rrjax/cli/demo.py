@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import numpy as np
 import typer
 
@@ -78,6 +77,8 @@ def demo(
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:
     """Writes the true values of a Zipf population, items numbered from 1."""
+    import jax
+
     theta = rrjax.simulate.zipf(num_categories, exponent)
     # Not the stream that `randomize --seed` draws from the same seed.
     key = jax.random.fold_in(jax.random.key(seed), 1)

@@ -7,30 +7,22 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-import rrjax
 from rrjax.cli.answers import in_order, names_yes
 from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError, did_you_mean
 from rrjax.io.domain import Domain
-from rrjax.mechanisms import (
-    DESIGNS,
-    MECHANISMS,
-    ORDERED,
-    PROTOCOLS,
-    TWO_SAMPLES,
-    Design,
-    TwoSamples,
-)
-from rrjax.mechanisms.surveys.design import YesOrNo
-from rrjax.mechanisms.surveys.named import make_design, make_two_samples, parameters_of
-from rrjax.mechanisms.table import TABLE, full_name
-from rrjax.reports.yes_or_no import with_yes
+from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, TABLE, full_name, names_in
+
+if TYPE_CHECKING:
+    from rrjax.mechanisms import Design, TwoSamples
 
 PANEL, WHICH = "Which survey design", "Which mechanism"
+DESIGNS, TWO_SAMPLES = names_in("DESIGNS"), names_in("TWO_SAMPLES")
+MECHANISMS, ORDERED, PROTOCOLS = (names_in(part) for part in ("MECHANISMS", "ORDERED", "PROTOCOLS"))
 KNOWN = [*DESIGNS, *TWO_SAMPLES]
 Made = TypeVar("Made")
 EXAMPLES = {1: "yes:1/4,no:3/4", 2: "0.8,0.4"}
@@ -143,6 +135,8 @@ class SurveyDesign:
                     value=self.parameter[0],
                 )
             return
+        from rrjax.mechanisms.surveys.named import parameters_of
+
         try:
             parameters_of(self.mechanism, self._numbers(None))
         except ArgumentError as error:
@@ -224,12 +218,17 @@ class SurveyDesign:
         """The design of two samples; errors as of `made`."""
         name = self.mechanism
         assert name is not None
+        from rrjax.mechanisms.surveys.named import make_two_samples
+
         return self._made(lambda: make_two_samples(name, self._numbers(None)))
 
     @property
     def yes_is_first(self) -> bool:
         """Whether category 0 is the yes where no domain is given: of yes or no, or of numbers named so."""
-        if issubclass(DESIGNS.get(self.mechanism or "", object), YesOrNo):
+        from rrjax import mechanisms
+        from rrjax.mechanisms.surveys.design import YesOrNo
+
+        if issubclass(mechanisms.DESIGNS.get(self.mechanism or "", object), YesOrNo):
             return True
         named = [text for name, text in self._given.items() if name in TABLE[self.mechanism or ""].vectors]
         return any(names_yes(text) for text in named)
@@ -246,6 +245,8 @@ class SurveyDesign:
             UsageError: Parameters that make no design, or one of another number of answers; or it is not known which
                 answer is yes.
         """
+        from rrjax.reports.yes_or_no import with_yes
+
         made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}", domain)
         return with_yes(made, domain, self.yes)
 
@@ -258,6 +259,8 @@ class SurveyDesign:
                 "--mechanism", f"{name} has two samples: `rrjax estimate` takes it, with --sample", value=name
             )
         numbers = self._numbers(domain)
+        from rrjax.mechanisms.surveys.named import make_design
+
         design = self._made(lambda: make_design(name, numbers, num_categories))
         if num_categories not in (None, design.num_categories):
             raise UsageError(
@@ -285,7 +288,7 @@ class Randomizer(SurveyDesign):
             autocompletion=randomizer_names,
             metavar="NAME",
             help=f"One of {', '.join(MECHANISMS)}; or a survey design, with --parameter in place of --epsilon: "
-            f"{', '.join(DESIGNS)}. By default {rrjax.RandomizedResponse.name}. `rrjax randomize` also takes "
+            f"{', '.join(DESIGNS)}. By default {RANDOMIZED_RESPONSE}. `rrjax randomize` also takes "
             f"{', '.join(ORDERED)} for numbers, and {', '.join(PROTOCOLS)} for users who report many times.",
             rich_help_panel=WHICH,
         ),
@@ -297,7 +300,7 @@ class Randomizer(SurveyDesign):
     @property
     def name(self) -> str:
         """The name of the mechanism."""
-        return self.mechanism or rrjax.RandomizedResponse.name
+        return self.mechanism or RANDOMIZED_RESPONSE
 
     @property
     def is_design(self) -> bool:
@@ -326,7 +329,9 @@ class Randomizer(SurveyDesign):
             UsageError: It is one.
         """
         if self.name in PROTOCOLS:
-            single = PROTOCOLS[self.name](2, 2.0, 1.0).single_round.name
+            from rrjax import mechanisms
+
+            single = mechanisms.PROTOCOLS[self.name](2, 2.0, 1.0).single_round.name
             raise UsageError(
                 f"--mechanism {self.name} is for users who report many times; one round of it is {single}: give that, "
                 "with the ε of a single report",
@@ -355,7 +360,9 @@ class Randomizer(SurveyDesign):
         Raises:
             UsageError: As `made`, or K is open.
         """
-        kind: Any = DESIGNS[self.name]
+        from rrjax import mechanisms
+
+        kind: Any = mechanisms.DESIGNS[self.name]
         if num_categories is None and "num_categories" in {each.name for each in dataclasses.fields(kind)}:
             raise UsageError(f"--mechanism {self.name} needs --categories", flag="--categories")
         return self._of_size(num_categories, f"--categories {num_categories}")

@@ -14,8 +14,7 @@ from rrjax.cli.joint import Joint
 from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
 from rrjax.cli.outlets import deliver
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
-from rrjax.estimators.catalogue import CLOSEST, ESTIMATORS, LIKELIEST
-from rrjax.reports.numbers import Numbers
+from rrjax.estimators.names import CLOSEST, LIKELIEST, NAMES
 
 
 @flags()
@@ -36,7 +35,7 @@ def estimate(
             autocompletion=estimator_names,
             metavar="NAME",
             help=f"One estimator in place of {CLOSEST} (the closest) with {LIKELIEST} (the likeliest) beside it: "
-            f"{', '.join(ESTIMATORS)}.",
+            f"{', '.join(NAMES)}.",
             rich_help_panel=WHICH,
         ),
     ] = None,
@@ -60,6 +59,8 @@ def estimate(
     rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
     --parameter forced=1/2,1/2
     """
+    from rrjax.reports.numbers import Numbers
+
     samples.check(design)
     with show.status("Counting …"):
         found = read_any(Files(reports, reading), epsilon, design, joint.question, samples.sample)

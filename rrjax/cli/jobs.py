@@ -15,10 +15,7 @@ from rrjax.cli.options import estimator_names
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import Files, Reading
 from rrjax.data.errors import UsageError
-from rrjax.estimators.catalogue import ESTIMATORS
-from rrjax.estimators.catalogue import METRICS as CATALOGUED
 from rrjax.io.read import CountedReports
-from rrjax.reports.reading import count_source
 
 if TYPE_CHECKING:
     from rrjax.study import Study
@@ -140,6 +137,8 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
     if what == "data":
         label = Path(files.paths[0]).name.split(".")[0]
         chosen = randomizer if randomizer.mechanism is not None else None
+        from rrjax.reports.reading import count_source
+
         counted = count_source(files.source, files.domain, files.reading.counts)
         return [_of_users(label, counted, wish, (*paper.ESTIMATORS, *paper.ADAPTING), chosen)]
     try:
@@ -163,6 +162,7 @@ def _of_users(
     label: str, users: CountedReports, wish: Wish, estimators: Sequence[str], randomizer: Randomizer | None = None
 ) -> Job:
     """The study of Figure 3 on one data set: its users are fixed, only their reports are random."""
+    from rrjax.estimators.catalogue import ESTIMATORS, METRICS
     from rrjax.study import Study, paper
 
     given: dict[str, Any] = {"estimators": list(estimators), "metrics": paper.METRICS}
@@ -173,7 +173,7 @@ def _of_users(
         # Studies of mechanisms collect tallies; the rates of survey designs may differ by category.
         entries = [(name, ESTIMATORS[name]) for name in estimators]
         kept = [name for name, entry in entries if entry.needs == "tally" and not (design and entry.equal_rates)]
-        metrics = [name for name in paper.METRICS if not CATALOGUED[name].whole_reports]
+        metrics = [name for name in paper.METRICS if not METRICS[name].whole_reports]
         mechanism = randomizer.made(users.domain) if design else randomizer.name
         given |= {"estimators": kept, "metrics": metrics, "mechanism": {randomizer.name: mechanism}}
     found = Study(users={label: users.counts}, epsilon=epsilons, **given | wish.changes)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
 import numpy as np
 import typer
 
@@ -23,9 +22,12 @@ from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rounds import one_number, read_users
 from rrjax.io.rows import Values
 from rrjax.io.write import ROUND, Kept
-from rrjax.mechanisms import MECHANISMS, PROTOCOLS
+from rrjax.mechanisms.table import names_in
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 from rrjax.reports import form
+
+if TYPE_CHECKING:
+    import jax
 
 PANEL = "Many reports of the same users"
 
@@ -64,11 +66,11 @@ class Rounds:
             UsageError: A flag of such a protocol is missing, or given to another mechanism.
         """
         given = {"--memo": self.memo, "--user": self.user, "--first-epsilon": self.first_epsilon}
-        if mechanism not in PROTOCOLS:
+        if mechanism not in (protocols := names_in("PROTOCOLS")):
             odd = next((flag for flag, value in {**given, "--round": self.round}.items() if value is not None), None)
             if odd is not None:
                 raise UsageError(
-                    f"{odd} is for a longitudinal --mechanism ({', '.join(PROTOCOLS)}), not for {mechanism}", flag=odd
+                    f"{odd} is for a longitudinal --mechanism ({', '.join(protocols)}), not for {mechanism}", flag=odd
                 )
             return False
         lacking = next((flag for flag, value in given.items() if value is None), None)
@@ -195,6 +197,8 @@ class _Simulated:
 
     def randomize(self, values: np.ndarray) -> np.ndarray:
         """Reports, from another key in every call."""
+        import jax
+
         self.key, own = jax.random.split(self.key)
         return np.asarray(self.mechanism.randomize(own, values))
 
@@ -202,6 +206,10 @@ class _Simulated:
 def _client(
     name: str, num_categories: int, epsilon: float, first_epsilon: float, seed: int | None, number: int
 ) -> LongitudinalClient:
+    import jax
+
+    from rrjax.mechanisms import MECHANISMS
+
     try:
         if seed is None:
             return LongitudinalClient(name, num_categories, epsilon, first_epsilon)

@@ -13,8 +13,7 @@ from rrjax import io
 from rrjax.cli.reading import parse_domain
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
-from rrjax.mechanisms import DiscreteSquareWave, Geometric
-from rrjax.mechanisms.table import TABLE
+from rrjax.mechanisms.table import TABLE, names_in
 from rrjax.reports import form
 
 PANEL = "Numbers"
@@ -47,7 +46,7 @@ class NumberRange:
 
     def checked(self, mechanism: str, columns: Sequence[str], domains: Sequence[str]) -> io.Bins | None:
         """The bins of the square wave; None for other mechanisms. Refuses flags that do not apply."""
-        waves, noise = DiscreteSquareWave.name, Geometric.name
+        waves, noise = names_in("ORDERED")
         given = {"--range": self.range, "--bins": self.bins}
         odd = next((flag for flag, value in given.items() if value is not None), None)
         if mechanism != waves and odd is not None:
@@ -100,7 +99,7 @@ def _ends(text: str) -> tuple[float, float]:
 
 def _check_integers(domains: Sequence[str]) -> None:
     """Refuses domains that are no range of integers, as geometric noise needs."""
-    noise = Geometric.name
+    waves, noise = names_in("ORDERED")
     domain = parse_domain(domains[0]) if domains else None
     if domain is None or not domain.is_range:
         raise UsageError(
@@ -112,7 +111,7 @@ def _check_integers(domains: Sequence[str]) -> None:
     if domain.num_categories > MOST_VALUES:
         raise UsageError(
             f"--domain {domains[0]} has {domain.num_categories:,} integers, and --mechanism {noise} takes up to "
-            f"{MOST_VALUES:,}: bins of --mechanism {DiscreteSquareWave.name} --range may be wide",
+            f"{MOST_VALUES:,}: bins of --mechanism {waves} --range may be wide",
             flag="--domain",
             value=domains[0],
         )

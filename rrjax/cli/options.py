@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 from rrjax.cli.paths import DRAWS, READS, WRITES, guarding
 from rrjax.data import errors
 from rrjax.data.errors import DataError, UsageError, did_you_mean, naming_flags
-from rrjax.estimators.catalogue import ESTIMATORS
+from rrjax.estimators.names import NAMES
 from rrjax.io.labels import listed_in as listed_in
 from rrjax.io.write import table_suffix
 
@@ -163,7 +163,7 @@ class Asked:
 
 def estimator_names() -> list[str]:
     """Names of estimators, for completion in the shell."""
-    return list(ESTIMATORS)
+    return list(NAMES)
 
 
 def estimator_name(text: str) -> str:
@@ -173,8 +173,8 @@ def estimator_name(text: str) -> str:
         BadParameter: There is none of that name.
     """
     name = text.replace("-", "_")
-    if name not in ESTIMATORS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(ESTIMATORS)}{did_you_mean(name, ESTIMATORS)}")
+    if name not in NAMES:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(NAMES)}{did_you_mean(name, NAMES)}")
     return name
 
 
@@ -239,8 +239,9 @@ def flags(
         @wraps(command)
         def run(**given: Any) -> None:
             from rrjax.cli import show
+            from rrjax.cli.starting import started
 
-            with show.reporting(), naming_flags():
+            with show.reporting(), naming_flags(), started():
                 paths = guarding(parameters, given.copy())
                 if given.get("explain") and given.get("json"):
                     raise UsageError.about("--explain", "is about tables, and --json prints none: give one of the two")

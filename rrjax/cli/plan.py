@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,9 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import CONFIDENCE, Level, Output, flags, listed_in, refuse_flags
 from rrjax.cli.outlets import deliver
 from rrjax.data.errors import UsageError
-from rrjax.reports.column_plans import ColumnPlan, plan_columns
-from rrjax.reports.plans import Target, planned
+
+if TYPE_CHECKING:
+    from rrjax.reports.column_plans import ColumnPlan
 
 
 @flags(without=("out", "top"))
@@ -63,6 +64,8 @@ def plan(
     Give two of --epsilon, --users and a target; the third is computed. The ε of a survey design follows from its
     parameters: give --users or a target.
     """
+    from rrjax.reports.plans import Target, planned
+
     if columns is not None:
         others = {
             "--categories": categories,
@@ -88,6 +91,8 @@ def plan(
 
 def _of_columns(columns: str, epsilon: float | None, users: int | None) -> ColumnPlan:
     """The ways to report several columns, with their errors."""
+    from rrjax.reports.column_plans import plan_columns
+
     for flag, value in {"--epsilon": epsilon, "--users": users}.items():
         if value is None:
             raise UsageError(f"--columns needs {flag}", flag=flag)

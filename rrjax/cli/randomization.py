@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import jax
 import numpy as np
 
 import rrjax
@@ -20,12 +19,13 @@ from rrjax.io.codings import CODINGS
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_pairs, unseen_missing
 from rrjax.io.write import Kept
-from rrjax.mechanisms import MECHANISMS, ORDERED, Design
 from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
 from rrjax.reports import form
 from rrjax.reports.epsilon import check_epsilon
-from rrjax.reports.reports import padded
+
+if TYPE_CHECKING:
+    from rrjax.mechanisms import Design
 
 SIMULATION = "This is a simulation: its randomness comes from --seed, and it protects nobody."
 MOST_CELLS = 1 << 26
@@ -91,6 +91,8 @@ def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
             "file: which categories are there is disclosed without any privacy, and estimates will leave out those "
             f"that nobody holds. Give --domain{'' if pair is None else ', once for each column'}."
         )
+    from rrjax.reports.reports import padded
+
     warnings += padded(values.num_padded, "value")
     if values.num_missing:
         warnings.append(
@@ -101,6 +103,10 @@ def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
 
 def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
     """Randomizes files of true values and writes the reports with all that is needed to estimate from them."""
+    import jax
+
+    from rrjax.mechanisms import MECHANISMS, ORDERED
+
     seed, name, pair, keep = how.seed, how.randomizer.name, how.pair, how.keep
     how.randomizer.check_epsilon(how.epsilon)
     check_values(files)

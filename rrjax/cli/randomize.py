@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.apart import Apart, make_apart, show_apart
@@ -24,12 +23,10 @@ from rrjax.cli.randomization import Pair, Randomization, Randomized, cautions, c
 from rrjax.cli.reading import Files, Reading
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
-from rrjax.io.tallies import mechanism_of
 from rrjax.io.write import REPORTS, check_reports_name, creating, kind_of
-from rrjax.mechanisms import ORDERED, Design
+from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, names_in
 from rrjax.reports import form
 from rrjax.reports.epsilon import check_epsilon
-from rrjax.reports.yes_or_no import known_yes, said
 
 WRITTEN = "What is written"
 
@@ -193,10 +190,15 @@ def _pair(columns: list[str], domains: list[str]) -> Pair | None:
 
 def show_made(made: Randomized, out: Path, json: bool) -> None:
     """Prints what was written."""
+    from rrjax.io.tallies import mechanism_of
+    from rrjax.mechanisms import Design
+    from rrjax.reports.yes_or_no import known_yes, said
+
     metadata = made.metadata
     mechanism = mechanism_of(metadata, str(out))
     # The rates of a survey design may differ by category.
-    rates = None if isinstance(mechanism, Design) or mechanism.name in ORDERED else mechanism.weights(math.expm1)
+    of_numbers = mechanism.name in names_in("ORDERED")
+    rates = None if isinstance(mechanism, Design) or of_numbers else mechanism.weights(math.expm1)
     if json:
         show.record(
             {
@@ -228,13 +230,12 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     yes = said(metadata.domain, known_yes(metadata.domain, mechanism if isinstance(mechanism, Design) else None))
     show.say(f"{reports} {randomness(metadata)}; domain: {metadata.domain.describe()}{yes}; {epsilon}.")
     if rates is None:
-        of_numbers = mechanism.name in ORDERED
         show.say(f"By {described(metadata)}: {law_in_words(metadata)}." if of_numbers else f"By {described(metadata)}.")
         show.show_files({"Reports": out})
         return
     one = "category" if metadata.columns is None else "pair"
     p, q = form.percent(float(rates.p)), form.percent(float(rates.q))
-    if metadata.mechanism.name == rrjax.RandomizedResponse.name:
+    if metadata.mechanism.name == RANDOMIZED_RESPONSE:
         show.say(f"A report is the truth with probability {p} and any one other {one} with {q}.")
     else:
         show.say(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-import rrjax
 from rrjax import io
 from rrjax.cli.asking import QUESTIONS
 from rrjax.cli.interrupt import ending_at_once
@@ -23,13 +22,12 @@ from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
 from rrjax.io.labels import labels_in
 from rrjax.io.numbers import of_numbers
-from rrjax.reports.kind import Kind
-from rrjax.reports.reading import columns_of, kind_of, read_source
-from rrjax.reports.reports import Reports
-from rrjax.reports.two_samples import read_two_samples
+from rrjax.mechanisms.table import RANDOMIZED_RESPONSE
 
 if TYPE_CHECKING:
     from rrjax.cli.design import SurveyDesign
+    from rrjax.reports.kind import Kind
+    from rrjax.reports.reports import Reports
 
 PANEL = "Reading"
 
@@ -184,6 +182,9 @@ def read_any(
         joint: The question about several columns, if one is asked.
         sample: The flag of two samples.
     """
+    from rrjax.reports.reading import columns_of, kind_of
+    from rrjax.reports.two_samples import read_two_samples
+
     source, counts = files.source, files.reading.counts
     with ending_at_once():
         if design.of_two_samples:
@@ -203,10 +204,12 @@ def read_any(
 
 def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:
     """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
+    from rrjax.reports.reading import read_source
+
     made, named = (None, "") if design is None or design.mechanism is None else (design.made, design.mechanism)
     metadata = files.source.metadata()
     # JAX computes the tally of most mechanisms, and their files are read by DuckDB.
-    computed = metadata is not None and metadata.mechanism.name != rrjax.RandomizedResponse.name
+    computed = metadata is not None and metadata.mechanism.name != RANDOMIZED_RESPONSE
     with ending_at_once() if computed or made is not None else nullcontext():
         return read_source(files.source, epsilon, files.domain, files.reading.counts, made, named)
 

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
 import typer
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.text import Text
@@ -91,6 +90,8 @@ class Machine:
 
     def settle(self) -> None:
         """Configures JAX, before it initializes its devices."""
+        import jax
+
         # Single precision takes half the time and is exact enough; JAX_ENABLE_X64 of the environment is respected.
         wished = os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes", "on")
         jax.config.update("jax_enable_x64", self.x64 or wished)
@@ -101,6 +102,8 @@ class Machine:
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `Study.run`."""
+        import jax
+
         devices = jax.devices()
         if self.devices is not None and self.devices > len(devices):
             raise UsageError(
@@ -122,6 +125,8 @@ def join(coordinator: str, processes: int | None, process: int | None, seconds: 
     Raises:
         UsageError: JAX does not accept their number or address.
     """
+    import jax
+
     # Otherwise JAX would note a SIGTERM, and the process would go on.
     jax.config.update("jax_enable_preemption_service", False)
     given: dict[str, Any] = {}
@@ -154,6 +159,8 @@ def ending_together() -> Iterator[None]:
 
 def progress_bar() -> Progress:
     """An empty progress bar, shown on process 0 only."""
+    import jax
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
 import typer
 from rich.text import Text
 
@@ -154,6 +153,8 @@ class Evaluation:
 
 def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) -> None:
     """Runs the studies, writes and prints their results."""
+    import jax
+
     make_folder(evaluation.folder)
     for file in evaluation.files():  # before any work
         check_writable(file)
@@ -162,6 +163,8 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
 
 
 def _run_and_write(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) -> None:
+    import jax
+
     from rrjax.study import convergence
 
     what, wish, jobs = evaluation.what, evaluation.wish, evaluation.jobs

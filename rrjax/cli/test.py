@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,11 +27,9 @@ from rrjax.cli.reading import (
     read_collection,
 )
 from rrjax.data.errors import UsageError
-from rrjax.reports.collection_tests import test_equal, test_trend
-from rrjax.reports.independence import independence_of, paired
-from rrjax.reports.reports import Reports
-from rrjax.reports.testing import Simulation
-from rrjax.reports.truth import read_truth
+
+if TYPE_CHECKING:
+    from rrjax.reports.reports import Reports
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -68,6 +66,8 @@ class SimulatedTest:
 
     def __post_init__(self) -> None:
         """Refuses flags that tell nothing, before files are read."""
+        from rrjax.reports.testing import Simulation
+
         Simulation(**vars(self))
 
 
@@ -129,7 +129,11 @@ def fit(
     other = other_files(reading, against, against_column, against_format, against_counts, "--against")
     with show.status("Counting …") as status:
         collection = read_collection(Files(reports, reading), epsilon, design)
-        theta = None if other is None else read_truth(other.source, other.reading.counts, collection, "against")
+        theta = None
+        if other is not None:
+            from rrjax.reports.truth import read_truth
+
+            theta = read_truth(other.source, other.reading.counts, collection, "against")
         status.update("Testing …")
         with ending_at_once():
             answer = collection.test_fit(theta, **vars(options))
@@ -151,6 +155,8 @@ def equal(
 
     rrjax test equal before.parquet after.parquet
     """
+    from rrjax.reports.collection_tests import test_equal
+
     with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
         status.update("Testing …")
@@ -179,6 +185,8 @@ def trend(
 
     rrjax test trend 2023.parquet 2024.parquet 2025.parquet --category Rome
     """
+    from rrjax.reports.collection_tests import test_trend
+
     with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
         status.update("Testing …")
@@ -217,6 +225,9 @@ def independent(
     two reports in each row, which were randomized separately; no ε is needed then, because the reports are independent
     exactly if the values are. That holds for answers to survey designs too, without naming the design.
     """
+    from rrjax.reports.independence import independence_of, paired
+    from rrjax.reports.testing import Simulation
+
     with show.status("Counting …") as status:
         data = paired(Files(reports, reading).source, column or (), [parse_domain(text) for text in domain or ()])
         status.update("Testing …")

@@ -339,13 +339,7 @@ ESTIMATORS: dict[str, Estimator] = {
         ),
     )
 }
-"""All estimators by name."""
-
-LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"
-"""Default estimators of the command line: maximum likelihood, empirical Bayes, and that for categories in order."""
-
-MAXIMIZER = "mle"
-"""The estimator that maximizes the likelihood of any mechanism."""
+"""All estimators by name, those of `rrjax.estimators.names`."""
 
 METRICS: dict[str, Metric] = {
     entry.name: entry

@@ -3,11 +3,10 @@
 Names are loaded when they are first used, so that `rrjax.mechanisms.table` needs no JAX.
 """
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rrjax.mechanisms.table import TABLE, Entry
+from rrjax.mechanisms.table import PARTS, TABLE, names_in
 
 if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
@@ -108,19 +107,9 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "TwoSamples": "surveys.two_samples",
 }
 
-_TABLES: dict[str, Callable[[Entry], bool]] = {
-    "MECHANISMS": lambda entry: entry.parameters is None and not (entry.rounds or entry.ordered),
-    "ORDERED": lambda entry: entry.ordered,
-    "DESIGNS": lambda entry: entry.parameters is not None and entry.samples == 1,
-    "TWO_SAMPLES": lambda entry: entry.samples == 2,
-    "PROTOCOLS": lambda entry: entry.rounds,
-}
-"""The parts of the table, by their names."""
-
-
 def __getattr__(name: str) -> Any:
-    if name in _TABLES:
-        value = {key: __getattr__(entry.kind) for key, entry in TABLE.items() if _TABLES[name](entry)}
+    if name in PARTS:
+        value = {key: __getattr__(TABLE[key].kind) for key in names_in(name)}
     elif name in _FILES:
         value = getattr(import_module(f"rrjax.mechanisms.{_FILES[name]}"), name)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 Coding: TypeAlias = Literal["labels", "numbers", "bits", "hashes"]
@@ -106,6 +107,23 @@ IN_R = {
     "unrelated-question-two-samples": '"UQTunknown", p = c(first, second)',
 }
 """Survey designs as R's package RRreg writes them: its model, and its p as the parameters here."""
+
+PARTS: dict[str, Callable[[Entry], bool]] = {
+    "MECHANISMS": lambda entry: entry.parameters is None and not (entry.rounds or entry.ordered),
+    "ORDERED": lambda entry: entry.ordered,
+    "DESIGNS": lambda entry: entry.parameters is not None and entry.samples == 1,
+    "TWO_SAMPLES": lambda entry: entry.samples == 2,
+    "PROTOCOLS": lambda entry: entry.rounds,
+}
+"""The parts of the table, by their names."""
+
+
+def names_in(*parts: str) -> list[str]:
+    """The names of the mechanisms in parts of the table."""
+    return [name for part in parts for name, entry in TABLE.items() if PARTS[part](entry)]
+
+
+RANDOMIZED_RESPONSE = next(iter(TABLE))
 
 ABBREVIATIONS = {short: name for name, entry in TABLE.items() for short in entry.abbreviations}
 

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from rrjax.data.errors import check_rate, option, refusal
-from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.estimators.names import MAXIMIZER
 from rrjax.numerics.programs import program
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells

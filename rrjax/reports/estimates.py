@@ -16,7 +16,8 @@ import rrjax
 from rrjax import inference
 from rrjax.data.errors import ArgumentError, option, refusal
 from rrjax.data.tally import evidence, num_tests
-from rrjax.estimators.catalogue import ESTIMATORS, MAXIMIZER, METRICS, Estimator
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Estimator
+from rrjax.estimators.names import MAXIMIZER
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
 from rrjax.reports.answer import Cells

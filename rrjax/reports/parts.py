@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rrjax.data.errors import check_rate
-from rrjax.estimators.catalogue import CLOSEST
+from rrjax.estimators.names import CLOSEST
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.contradictions import check_contradictions

@@ -13,7 +13,8 @@ import numpy as np
 import rrjax
 from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
-from rrjax.estimators.catalogue import CLOSEST, CLOSEST_IN_ORDER, ESTIMATORS, LIKELIEST, MAXIMIZER
+from rrjax.estimators.catalogue import ESTIMATORS
+from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Cells, OfReports
 from rrjax.reports.estimates import (

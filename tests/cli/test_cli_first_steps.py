@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -9,8 +11,11 @@ pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
 typer = pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 import rrjax  # noqa: E402
+from rrjax.cli.app import COMMANDS  # noqa: E402
 from rrjax.cli.reading import nats  # noqa: E402
 from rrjax.data.errors import DataError  # noqa: E402
+from rrjax.estimators.catalogue import ESTIMATORS  # noqa: E402
+from rrjax.estimators.names import BY_NAME, NAMES  # noqa: E402
 from rrjax.io.labels import read_domain  # noqa: E402
 from rrjax.mechanisms import DESIGNS, TWO_SAMPLES  # noqa: E402
 from rrjax.mechanisms.surveys.named import parameters_of  # noqa: E402
@@ -99,3 +104,16 @@ def test_every_design_of_rrreg_is_named():
         assert name in DESIGNS or name in TWO_SAMPLES
         with pytest.raises(ValueError, match="RRreg"):
             parameters_of(name, {"p": 0.7})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", [("--help",), *((name, "--help") for names in COMMANDS.values() for name in names)])
+def test_help_comes_without_jax(command):
+    code = f"import sys, rrjax.cli; sys.argv = ['rrjax', *{command}]; rrjax.cli.main()"
+    script = f"import atexit, sys; atexit.register(lambda: print('jax' in sys.modules)); {code}"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.endswith("False\n")
+
+
+def test_the_names_of_estimators_are_those_of_the_catalogue():
+    assert tuple(ESTIMATORS) == NAMES
+    assert [name for name, entry in ESTIMATORS.items() if entry.by_name] == [*BY_NAME]
