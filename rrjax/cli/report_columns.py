@@ -55,7 +55,7 @@ def find_columns(
         status.update(f"Estimating {form.printable(name)} …")
         found.append(find(columns.column(name), Asked(), level, top, ordered=False))
     status.update("Estimating the association …")
-    return ColumnFindings(columns, found, None if columns.sampled == 1 else columns.pairs(level))
+    return ColumnFindings(columns, found, None if columns.sampled == 1 else columns.pairs(level=level))
 
 
 def say_columns(found: ColumnFindings) -> None:

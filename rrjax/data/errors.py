@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from importlib.util import find_spec
+from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
 # `DataError` is a name of `rrjax.io`, `StudyError` of `rrjax.study`.
@@ -182,6 +183,8 @@ def check_rate(argument: str, value: float, *, small: bool = False) -> None:
     Raises:
         ArgumentError, UsageError: It is outside.
     """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise refusal(argument, f"{option(argument)} must be a number between 0 and 1, got {value!r}", value=value)
     if not 0 < value < 1:
         meant = 1 - value / 100 if small and value >= 50 else value / 100
         hint = f"; did you mean {meant:g}?" if (1 if small else 50) <= value < 100 else ""

@@ -107,6 +107,7 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "TwoSamples": "surveys.two_samples",
 }
 
+
 def __getattr__(name: str) -> Any:
     if name in PARTS:
         value = {key: __getattr__(TABLE[key].kind) for key in names_in(name)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from rrjax.data.errors import check_installed, option, refusal
+from rrjax.data.errors import check_installed, for_commands, refusal
 from rrjax.reports import form
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ class Answer:
         Raises:
             ArgumentError, UsageError: There is none.
         """
-        raise refusal("plot", f"{option('plot', '--plot')}: there is no figure of this answer; leave it out")
+        more = for_commands("; leave --plot out")
+        raise refusal("plot", f"there is no figure of this answer{more}")
 
     def to_dict(self, top: int = SHOWN) -> dict[str, Any]:
         """Everything but the whole table, as JSON has it: None for numbers that are infinite or undefined."""

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from rrjax.inference.marginal_tests import alike, num_tests_of
 from rrjax.io.source import copies
 from rrjax.reports import form
 from rrjax.reports.contradictions import check_contradictions
+from rrjax.reports.kind import Kind
 from rrjax.reports.least_p_values import least_of_shuffles, least_of_tables
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
@@ -171,6 +172,13 @@ def _number_of(category: str | int, reports: Reports) -> int:
 
 def _checked(collections: Sequence[Reports], simulation: Simulation) -> tuple[Simulation, list[str]]:
     """The simulation, bounded for its time, and warnings; refuses collections that cannot be compared."""
+    if isinstance(alone := collections, Kind | str):
+        collections = cast("list[Reports]", [alone])
+    odd = next((each for each in collections if not isinstance(each, Reports)), None)
+    if odd is not None:
+        what = odd.called_kind if isinstance(odd, Kind) else f"a {type(odd).__name__}"
+        problem = f"are reports of one column each, as rrjax.read makes of a file, and one is {what}"
+        raise refusal("collections", f"{option('collections', 'REPORTS')} {problem}", flag="REPORTS", value=odd)
     if len(collections) < 2:
         each = for_commands(", each a file of reports, or a glob in quotes")
         raise refusal("collections", f"give two collections or more{each}", flag="REPORTS", value=len(collections))

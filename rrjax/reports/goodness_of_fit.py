@@ -12,18 +12,19 @@ from rrjax.reports.least_p_values import least_of_any, least_of_fit, least_of_on
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
 from rrjax.reports.testing import UNSUSPICIOUS, Outcome, Simulation, Test, check_size, label_of
+from rrjax.reports.truth import true_shares
 
 if TYPE_CHECKING:
-    from jaxtyping import ArrayLike
+    from rrjax.reports.truth import Truth
 
 
 @in_float64
-def fit_of(reports: Reports, theta: ArrayLike | None, simulation: Simulation) -> Test:
+def fit_of(reports: Reports, theta: Truth | None, simulation: Simulation) -> Test:
     """See `Reports.test_fit`."""
     check_size(reports.num_reports)
+    check_contradictions(reports)
     if theta is not None:
-        theta = np.asarray(theta, np.float64)
-        check_contradictions(reports)  # without a distribution, the test itself is one of contradictions
+        theta = true_shares(theta, reports.counted.domain, reports.shares_in, "theta")
     if reports.tallied is not None:
         return Test([_of_tally(reports, theta, simulation)], simulation, [reports])
     simulation, notes = simulation.bounded(reports.num_categories)

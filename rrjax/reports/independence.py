@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +17,11 @@ from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.least_p_values import least_of_shuffles
 from rrjax.reports.reading import check_round, in_float64, read_source
 from rrjax.reports.reports import Reports
+from rrjax.reports.separate_columns import SeparateColumns
 from rrjax.reports.testing import UNSUSPICIOUS, Simulation, Test, check_size
 
 if TYPE_CHECKING:
+    from rrjax.io.domain import Domain
     from rrjax.io.labels import Labels
     from rrjax.io.metadata import Metadata
     from rrjax.io.source import Paths
@@ -27,7 +31,7 @@ MOST_PAIRS = 2**14
 
 
 def test_independence(
-    data: Reports | Paths | Source,
+    data: Reports | SeparateColumns | Paths | Source,
     columns: Sequence[str] = (),
     domains: Sequence[Labels | None] = (),
     *,
@@ -65,6 +69,11 @@ def test_independence(
         'No: they go together.'
     """
     simulation = Simulation(significance, draws, seed)
+    if isinstance(data, SeparateColumns):
+        data = data.source
+    if not isinstance(data, Reports | Source | str | os.PathLike | Sequence):
+        problem = f"is reports of pairs, or files, not a {type(data).__name__}"
+        raise refusal("data", f"{option('data')} {problem}", value=type(data).__name__)
     if not isinstance(data, Reports):
         return independence_of(paired(data if isinstance(data, Source) else Source(data), columns, domains), simulation)
     return independence_of(data, simulation, columns)
@@ -101,7 +110,10 @@ def paired(source: Source, columns: Sequence[str] = (), domains: Sequence[Labels
         if lacking is not None:
             problem = f"{lacking}: {name} has reports in {', '.join(map(repr, apart))}"
             raise refusal("columns", f"{named} {problem}", flag="--column", value=lacking)
-        first, second = (apart[each].domain for each in columns)
+        own = [apart[each].domain for each in columns]
+        _check_domains(name, own, (first, second))
+        pairs = count_pairs(source, (columns[0], columns[1]), (own[0], own[1]))
+        return dataclasses.replace(pairs, from_data=(False, False))  # the metadata have all categories
     if metadata is not None and metadata.round is not None:
         check_round(source, metadata)
     return count_pairs(source, (columns[0], columns[1]), (first, second))
@@ -114,7 +126,12 @@ def _check(name: str, metadata: Metadata, columns: Sequence[str], domains: Seque
         named = option("columns", "--column")
         problem = f"contradicts {name}, which holds pairs of {' and '.join(map(repr, own))}; leave it out"
         raise refusal("columns", f"{named} {', '.join(columns)} {problem}", flag="--column", value=columns)
-    for known, given in zip(metadata.domain.factors or (), domains, strict=True):
+    _check_domains(name, metadata.domain.factors or (), domains)
+
+
+def _check_domains(name: str, own: Sequence[Domain], domains: Sequence[Domain | None]) -> None:
+    """Refuses domains that are not those of the file."""
+    for known, given in zip(own, domains, strict=True):
         if given not in (None, known):
             problem = (
                 f"contradicts {name}, which was collected with the domain {known.describe()}, not {given.describe()}; "

@@ -67,7 +67,7 @@ class JointShares(OfColumns):
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """A row for each cell: its label in each column, the estimates, and a standard error."""
-        return self._labels(np.arange(self.num_cells)) | self._numbers
+        return self.reports.table(self._labels(np.arange(self.num_cells)) | self._numbers)
 
     @property
     def _numbers(self):

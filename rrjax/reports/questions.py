@@ -9,8 +9,6 @@ from rrjax.reports.answer import SHOWN
 from rrjax.reports.kind import Kind
 
 if TYPE_CHECKING:
-    from jaxtyping import ArrayLike
-
     from rrjax.reports.comparison import Comparison
     from rrjax.reports.regression import Regression
     from rrjax.reports.reports import Reports
@@ -95,7 +93,7 @@ class ColumnQuestions(Kind):
 
     def test_fit(
         self,
-        theta: ArrayLike | None = None,
+        theta: Truth | None = None,
         *,
         significance: float = 0.05,
         draws: int | None = None,
@@ -104,7 +102,8 @@ class ColumnQuestions(Kind):
         """Tests whether the users come from a distribution; without one, whether any can have made these reports.
 
         Args:
-            theta: `[K]`, the shares of the distribution; None for any.
+            theta: The distribution: K shares or counts, a mapping of labels to counts, or a file of values; None for
+                any.
             significance: The hypothesis is rejected where the p-value is at most this.
             draws: Number of simulated collections; None is 9999, or as many as take about ten seconds.
             seed: Seed of the simulation.
@@ -202,7 +201,8 @@ class ColumnQuestions(Kind):
             >>> rrjax.Reports.of_counts([400, 300, 200, 100], 2.0).quantile(0.5, 0.9).columns["value"].tolist()
             [1, 2]
         """
-        return self.statements(quantile=quantiles, by=by, level=level)
+        chosen = [each for one in quantiles for each in (one if isinstance(one, Iterable) else [one])]
+        return self.statements(quantile=chosen, by=by, level=level)
 
     def group(
         self,

@@ -35,6 +35,7 @@ from rrjax.mechanisms import (
 )
 from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
+from rrjax.mechanisms.table import TABLE
 from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.reports.reports import Reports, checked
 from rrjax.reports.yes_or_no import with_yes
@@ -124,8 +125,9 @@ def read(
     made = _design_of(mechanism, parameters) if two is None else None
     named = mechanism.name if isinstance(mechanism, Design | TwoSamples) else mechanism or ""
     if (two is None) is not (sample is None):
-        problem = f"says which of two samples a row is of, and mechanism={named} has {'one' if two is None else 'two'}"
-        raise ArgumentError.about("sample", problem, value=sample)
+        problem = "says which of two samples a row is of"
+        wrong = f"is needed: mechanism {named} has two samples" if two else "is for a mechanism of two samples only"
+        raise ArgumentError.about("sample", f"{problem}, and {wrong}", value=sample)
     known = as_domain(domain)
     files = _files(data)
     if files is None:
@@ -395,6 +397,9 @@ def _files(data):
         if not data:
             raise ArgumentError.about("data", "is an empty list: give a file, or a data frame")
         return list(data)
+    if data is None or isinstance(data, Sequence | Mapping | int | float | np.ndarray):
+        problem = f"is a file, several, or a data frame, not a {type(data).__name__}; of counts make Reports.of_counts"
+        raise ArgumentError.about("data", problem)
     return None
 
 
@@ -409,7 +414,9 @@ def _design_of(mechanism, parameters):
             raise ArgumentError.about("parameters", "are of a design: name it with mechanism=")
         return None
     if mechanism not in DESIGNS:
-        problem = f"must be a design or the name of one, {', '.join([*DESIGNS, *TWO_SAMPLES])}; got {mechanism!r}"
+        of_files = isinstance(mechanism, SupportMechanism) or mechanism in [*TABLE]
+        why = "; randomized response needs epsilon= alone, and other mechanisms files of `rrjax randomize`" * of_files
+        problem = f"must be a design or the name of one, {', '.join([*DESIGNS, *TWO_SAMPLES])}; got {mechanism!r}{why}"
         raise ArgumentError.about("mechanism", problem, value=mechanism)
     numbers = dict(parameters or {})
     yes = numbers.pop("yes", None)

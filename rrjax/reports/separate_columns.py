@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rrjax.data.errors import for_callers, for_commands, option, refusal
+from rrjax.data.errors import check_rate, for_callers, for_commands, option, refusal
+from rrjax.io.labels import listed_in
 from rrjax.io.metadata import Metadata
 from rrjax.io.source import Source
 from rrjax.mechanisms import Product
@@ -84,7 +85,7 @@ class SeparateColumns(Kind):
             self.loaded[name] = read_source(dataclasses.replace(self.source, column=name), None, None)
         return self.loaded[name]
 
-    def about(self, columns: Sequence[str] | None, flag: str) -> SeparateColumns:
+    def about(self, columns: str | Sequence[str] | None, flag: str) -> SeparateColumns:
         """The columns that a question is about; None are all.
 
         Args:
@@ -95,7 +96,8 @@ class SeparateColumns(Kind):
             ArgumentError, UsageError: There are no such columns, fewer than two, or more than a user reports where the
                 question is about all of them together.
         """
-        names = self.names if columns is None else tuple(columns)
+        given = listed_in("--joint", columns) if isinstance(columns, str) else columns
+        names = self.names if given is None else tuple(given)
         odd = next((name for name in names if name not in self.names or names.count(name) > 1), None)
         if odd is not None or len(names) < 2:
             problem = "name two columns or more"
@@ -197,11 +199,11 @@ class SeparateColumns(Kind):
             "warnings": self.warnings,
         }
 
-    def joint(self, columns: Sequence[str] | None = None, level: float = 0.95) -> JointShares:
+    def joint(self, columns: str | Sequence[str] | None = None, level: float = 0.95) -> JointShares:
         """Estimates the joint distribution of columns; of two also their association.
 
         Args:
-            columns: Their names; None are all.
+            columns: Their names, also in one text with commas; None are all.
             level: Confidence level of the intervals of the association, in (0, 1).
 
         Returns:
@@ -213,9 +215,10 @@ class SeparateColumns(Kind):
         """
         from rrjax.reports.joint import joint_of
 
+        check_rate("level", level)
         return joint_of(self.about(columns, "--joint"), level)
 
-    def pairs(self, level: float = 0.95) -> Pairs:
+    def pairs(self, *, level: float = 0.95) -> Pairs:
         """Estimates the association of all pairs of columns, and tests their independence.
 
         Args:
@@ -229,13 +232,14 @@ class SeparateColumns(Kind):
         """
         from rrjax.reports.pairs import pairs_of
 
+        check_rate("level", level)
         return pairs_of(self.about(None, "--all-pairs"), level)
 
-    def tree(self, columns: Sequence[str] | None = None, level: float = 0.95) -> Tree:
+    def tree(self, columns: str | Sequence[str] | None = None, level: float = 0.95) -> Tree:
         """Estimates a tree of the strongest pairs (Chow–Liu), without the joint table.
 
         Args:
-            columns: Their names; None are all.
+            columns: Their names, also in one text with commas; None are all.
             level: Confidence level of the intervals of the association of its edges, in (0, 1).
 
         Returns:
@@ -247,11 +251,8 @@ class SeparateColumns(Kind):
         """
         from rrjax.reports.tree import tree_of
 
+        check_rate("level", level)
         return tree_of(self.about(columns, "--tree"), level)
-
-    def __repr__(self) -> str:
-        """The columns, how many users reported them, and their ε."""
-        return self.summary()
 
     def summary(self) -> str:
         """A sentence about the collection."""

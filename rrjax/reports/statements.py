@@ -318,8 +318,15 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
     """The groups, and a sentence about each that reaches beyond the domain."""
     places = {str(label): place for place, label in enumerate(reports.labels)} if group else {}
     named: list[tuple[str, Any]] = []
-    for each in [group] if isinstance(group, str | Mapping) else group:
-        named += [_named(each, places)] if isinstance(each, str) else [(str(name), held) for name, held in each.items()]
+    given: Any = [group] if isinstance(group, str | Mapping) or not isinstance(group, Iterable) else group
+    for each in given:
+        if isinstance(each, Mapping):
+            named += [(str(name), held) for name, held in each.items()]
+        elif isinstance(each, str) or not isinstance(each, Iterable):
+            named.append(_named(str(each), places))
+        else:
+            labels = [str(label) for label in each]
+            named.append((", ".join(labels), labels))
     found, notes = [], []
     for name, held in named:
         limits = _range_in(held, places)

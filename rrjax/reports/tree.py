@@ -63,7 +63,8 @@ class Tree(OfColumns):
             parts.append([*(np.full(shares.size, own.column, object) for own in ends), *labels, shares.ravel()])
         one, two, *labels, shares = (np.concatenate(part) for part in zip(*parts, strict=True))
         first, second = (np.asarray(each, object) for each in labels)
-        return {"column_1": one, "column_2": two, "label_1": first, "label_2": second, "share": shares}
+        found = {"column_1": one, "column_2": two, "label_1": first, "label_2": second, "share": shares}
+        return self.reports.table(found)
 
     @property
     def sentences(self) -> list[str]:

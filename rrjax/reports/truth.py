@@ -27,7 +27,9 @@ SUM_TOLERANCE = 1e-6
 """Limit of the distance of the sum of true shares from one, which rounding explains."""
 
 
-def true_shares(truth: Truth, domain: Domain, read: Callable[[Source], np.ndarray]) -> np.ndarray:
+def true_shares(
+    truth: Truth, domain: Domain, read: Callable[[Source], np.ndarray], argument: str = "truth"
+) -> np.ndarray:
     """The shares of all categories, `[K]`, float64; `read` reads those in a file. No message repeats a value.
 
     Raises:
@@ -39,20 +41,20 @@ def true_shares(truth: Truth, domain: Domain, read: Callable[[Source], np.ndarra
         named = {str(label): amount for label, amount in truth.items()}
         amounts = [named.pop(str(label), 0) for label in domain.labels()]
         if named:
-            raise ArgumentError.about("truth", f"has {len(named):,} labels that are not in {domain.describe()}")
+            raise ArgumentError.about(argument, f"has {len(named):,} labels that are not in {domain.describe()}")
     else:
         amounts = truth
     try:
         shares = np.asarray(amounts, np.float64)
     except (TypeError, ValueError):
-        raise ArgumentError.about("truth", "must be numbers: K shares or counts") from None
+        raise ArgumentError.about(argument, "must be numbers: K shares or counts") from None
     size = domain.num_categories
     if shares.shape != (size,) or not (np.isfinite(shares) & (shares >= 0)).all() or not shares.any():
         problem = f"must be {size:,} shares or counts, one for each category, none of them negative, and not all zero"
-        raise ArgumentError.about("truth", problem)
+        raise ArgumentError.about(argument, problem)
     total = shares.sum()
     if shares.max() < 1 and abs(total - 1) > SUM_TOLERANCE:
-        raise ArgumentError.about("truth", f"has shares that must sum to 1, and sum to {total:g}")
+        raise ArgumentError.about(argument, f"has shares that must sum to 1, and sum to {total:g}")
     return shares / total
 
 
