@@ -103,11 +103,10 @@ def report(
     if rounds:
         refuse_flags(given, "several rounds", "give the file of one, or ")
     with show.status("Counting …") as status:
-        if columns or rounds:
+        collection: Any = None if columns or rounds else read_collection(files, epsilon, design)
+        if collection is None:
             with ending_at_once():
                 collection = kind_of(source, epsilon, files.domain, reading.counts)
-        else:
-            collection = read_collection(files, epsilon, design)
         status.update("Estimating …")
         with ending_at_once():
             if columns:

@@ -148,4 +148,4 @@ def _class(kind: str) -> str:
 
 
 def _looks_numeric(text: str) -> bool:
-    return bool(text) and text[0] in "0123456789−–∞+.-≤≥"
+    return text.startswith(("&lt;", *"0123456789−–∞+.-≤≥"))

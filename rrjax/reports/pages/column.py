@@ -113,15 +113,17 @@ def column_page(
         loss = PrivacyLoss(metadata, np.ones(reports.num_reports, np.int64))
         users_spent = spent(loss, [metadata.round], memo)
     points = [*shares.sentences, detectable, *([f"To publish: {shares.to_publish}"] if shares.to_publish else [])]
-    if shares.intervals.discovered.any():
+    largest = None
+    if shares.intervals.discovered.any() and not reports.contradicted:
         points.insert(0, joined("The largest shares: ", in_words(reports.labels, theta, shares.limits), "."))
+        largest = reports.labels[np.argmax(theta)], float(theta.max())
     parts = {
         "In short": [listing(points)],
         "The largest shares": found.table(top),
         "Groups and means": [] if statements is None else _asked_for(statements),
         "All categories in order": in_order(shares, ordered),
         "How far to believe it": [found.believed],
-        f"What ε = {reports.epsilon:.4g} means": meaning(reports, reports.labels[np.argmax(theta)], float(theta.max())),
+        f"What ε = {reports.epsilon:.4g} means": meaning(reports, largest),
         "What users have spent": users_spent,
     }
     about, number = quoted(reports.counted.column), f"{reports.num_reports:,}"
@@ -140,7 +142,8 @@ def _detectable(reports: Reports) -> Markup | str:
     given = {"mechanism": lambda size, epsilon: reports.mechanism, "category": reports.yes}
     # Of two categories at most one is empty, so no test of both is needed.
     levels = (0.05, 0.05 / (size if size > 2 else 1))
-    named, picked = (inference.detectable_share(size, number, reports.epsilon, level=each, **given) for each in levels)
+    found = [inference.detectable_share(size, number, reports.epsilon, level=each, **given) for each in levels]
+    named, picked = map(float, found)
     if named >= 1:
         return "There are too few reports to detect any category, even one that everybody holds."
     words = f"Smallest share that these reports detect (with a probability of {form.in_full(0.8)}): "
@@ -171,5 +174,5 @@ def _made(shares: Shares) -> dict[str, object]:
         f"{shares.estimate.estimator.name}; intervals: Clopper–Pearson, simultaneous (Bonferroni), "
         f"{form.in_full(intervals.level)}; false discovery rate {form.in_full(intervals.fdr)}"
     )
-    own = {"Mechanism": made_by, "ε": epsilon}
-    return how_made(reports.files.files(), reports.summary() + missing, metadata, own, estimate)
+    own = {"Mechanism": made_by, "ε": epsilon, "Estimate": estimate}
+    return how_made(reports.files.files(), reports.summary() + missing, metadata, own)

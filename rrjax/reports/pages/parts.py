@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -79,14 +78,17 @@ def shown(
         unit: Writes the end of the scale of the drawing.
     """
     found: list[Markup] = []
-    for plain, run in groupby(blocks, lambda block: isinstance(block, str | Caution)):
-        if plain:
-            found.append(html.listing(each if isinstance(each, str) else f"! {each.text}" for each in run))
-        else:
-            for each in run:
-                whole = isinstance(each, Cells)
-                found.append(_table(each, caption, limits, unit) if whole else html.heading(each.text, level=3))
-    return found
+    texts: list[str] = []
+    for block in blocks:
+        if isinstance(block, str | Caution):
+            texts.append(block if isinstance(block, str) else f"! {block.text}")
+            continue
+        found += [html.listing(texts)] if texts else []
+        found.append(
+            _table(block, caption, limits, unit) if isinstance(block, Cells) else html.heading(block.text, level=3)
+        )
+        texts = []
+    return found + ([html.listing(texts)] if texts else [])
 
 
 def _table(cells: Cells, caption: str, limits: Sequence[Sequence[float]], unit: Callable[[float], str]) -> Markup:
@@ -94,10 +96,10 @@ def _table(cells: Cells, caption: str, limits: Sequence[Sequence[float]], unit: 
     headings: list[object] = [*cells.headings[:-2], "●"] if cells.bars else [*cells.headings]
     rows = [[*map(label, row[: cells.names]), *row[cells.names : len(headings)]] for row in cells.rows]
     if limits:
-        end = max((number for each in limits for number in each if number == number), default=0.0)
+        end = max([0.0, *(number for each in limits for number in each if number == number)])
         headings.append(Markup(f'drawn<span class="ends"><span>0</span><span>{unit(end)}</span></span>'))
-        for row, numbers in zip(rows, limits, strict=True):
-            row.append("" if math.isnan(numbers[0]) else html.strip(*map(float, numbers), end))
+        for row, (value, lower, upper) in zip(rows, limits, strict=True):
+            row.append("" if math.isnan(value) else html.strip(value, lower, upper, end))
         caption += " A stroke is an estimate, the bar behind it the interval."
     whole = html.table(headings, rows, caption)
     return html.joined(whole, "\n", html.paragraph(cells.rest, kind="note")) if cells.rest else whole
@@ -149,17 +151,18 @@ def quoted(name: object) -> str:
 
 
 def how_made(
-    files: Sequence[str], summary: str, metadata: Metadata | None, own: Mapping[str, object], estimate: str
+    files: Sequence[str], summary: str, metadata: Metadata | None, own: Mapping[str, object]
 ) -> dict[str, object]:
-    """How reports and estimates were made, by name; `own` is what there is to say about the mechanism."""
+    """How reports were made, by name; `own` is what there is to say about mechanism and estimate."""
     names = [form.printable(Path(file).name) for file in files]
     listed = ", ".join(names[:5]) + f" … ({len(names):,} files)" * (len(names) > 5)
     rows: dict[str, object] = {"Read": listed, "Reports": form.printable(summary), **own}
     if metadata is None:
-        rows["Known from"] = "the command; the file does not say how its reports were made"
-    else:
-        secure, simulated = "of the system's secure source", "simulated from a seed, which protects nobody"
-        rows["Known from"] = "the file, which says how its reports were made"
-        rows["Randomness"] = simulated if metadata.simulated else secure
-        rows["Reports by"] = f"rrjax {metadata.version}"
-    return rows | {"Estimate": estimate}
+        return rows | {"Known from": "the command; the file does not say how its reports were made"}
+    return rows | {
+        "Known from": "the file, which says how its reports were made",
+        "Randomness": "simulated from a seed, which protects nobody"
+        if metadata.simulated
+        else "of the system's secure source",
+        "Reports by": f"rrjax {metadata.version}",
+    }

@@ -18,8 +18,8 @@ PRIORS = (0.01, 0.1, 0.5)
 """Probabilities before a report, for examples."""
 
 
-def meaning(reports: Reports, largest: object, share: float) -> list[Markup]:
-    """What one report discloses about one person, with the share of the largest category as an example."""
+def meaning(reports: Reports, largest: tuple[object, float] | None) -> list[Markup]:
+    """What one report discloses about one person; the largest category and its share are an example, if known."""
     size, epsilon, metadata = reports.num_categories, reports.epsilon, reports.counted.metadata
     first = f"Every report was randomized by {reports.mechanism.name}."
     if reports.tallied is None:
@@ -42,8 +42,9 @@ def meaning(reports: Reports, largest: object, share: float) -> list[Markup]:
         return [html.paragraph(first, words)]
     priors: list[tuple[object, float]] = [(f"1 in {size:,} (nothing is known)", 1 / size)]
     priors += [(form.in_full(prior), prior) for prior in PRIORS if prior * size != 1]
-    if 0 < share < 1:
-        priors.append((html.joined(form.percent(share), ", the estimated share of ", label(largest)), share))
+    if largest is not None and 0 < largest[1] < 1:
+        name, share = largest
+        priors.append((html.joined(form.percent(share), ", the estimated share of ", label(name)), share))
     rows = [[name, after(prior, epsilon), after(prior, -epsilon)] for name, prior in priors]
     several = f"For a person who gave two reports the factor is {odds(2 * epsilon)}."
     if metadata is not None and metadata.round is not None:

@@ -27,15 +27,11 @@ def columns_page(columns: SeparateColumns, level: float, top: int) -> Page:
         own[name] = f"{each.mechanism.name}, ε = {each.effective_epsilon:.12g} nats, {each.domain.describe()}"
         warnings += [f"{name}: {warning}" for warning in found.misfit]
     together = [paragraph("Each person answered one question, so how they go together is not in the reports.")]
-    estimate, said = "each column by itself, as on a page of one column", columns.warnings
+    said = columns.warnings
     if columns.sampled != 1:
         pairs = columns.pairs(level)
         points.append(pairs.conclusion)
         together, said = _together(pairs), pairs.warnings
-        estimate += (
-            f"; association: intervals by inversion of simulated tests, {form.in_full(level)}, of those who report "
-            "both columns; p by permutation"
-        )
     parts = {"In short": [listing(points)], "Which columns go together": together, **of_columns}
     parts[f"What ε = {columns.epsilon:.4g} means"] = meaning_of_columns(columns)
     number, names = f"{columns.num_users:,}", [quoted(name) for name in columns.names[:3]]
@@ -46,7 +42,7 @@ def columns_page(columns: SeparateColumns, level: float, top: int) -> Page:
         f"can be estimated{', and which columns go together' * (columns.sampled != 1)}."
     )
     summary = f"{columns.summary()}; {columns.num_complete:,} users have a report in every column"
-    made = how_made(columns.source.files(), summary, columns.metadata[0], own, estimate)
+    made = how_made(columns.source.files(), summary, columns.metadata[0], own)
     return Page(f"What {number} people say about {listed}", lead, [*said, *warnings], parts, made)
 
 
@@ -78,14 +74,10 @@ def rounds_page(rounds: Rounds, level: float, top: int, memo: Path | None) -> Pa
     """The page about rounds of a longitudinal protocol: the shares, and what users have spent."""
     shares = rounds.shares(level, simultaneous=True)
     size, number, main = len(shares.theta), f"{len(rounds.parts):,}", rounds.main
-    estimate, of, drawn = "each round by posterior means (empirical Bayes)", f"round {max(rounds.parts)}", []
+    of, drawn = f"round {max(rounds.parts)}", []
     if shares.limits is not None:
-        of, drawn = (
-            "all rounds together, if values did not change",
-            limits_of(shares, top, "all_rounds", "lower", "upper"),
-        )
-        estimate += ", and all reports of each user together; intervals: normal approximation, simultaneous "
-        estimate += f"(Bonferroni), {form.in_full(level)}"
+        of = "all rounds together, if values did not change"
+        drawn = limits_of(shares, top, "all_rounds", "lower", "upper")
     short = [
         joined(f"The largest shares, of {of}: ", in_words(rounds.labels, shares.theta, shares.limits), "."),
         "If many values changed between the rounds, use the estimate of each round. A page about the file of one "
@@ -105,4 +97,4 @@ def rounds_page(rounds: Rounds, level: float, top: int, memo: Path | None) -> Pa
     )
     files = [file for each in rounds.parts.values() for file in each.files.files()]
     own = {"Mechanism": f"{rounds.metadata.mechanism.name}, one round of which is {main.mechanism.name}"}
-    return Page(title, lead, shares.warnings, parts, how_made(files, shares.title, rounds.metadata, own, estimate))
+    return Page(title, lead, shares.warnings, parts, how_made(files, shares.title, rounds.metadata, own))
