@@ -98,7 +98,7 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     after = math.exp(2) * 0.01 / (math.exp(2) * 0.01 + 0.99)
     assert f"1 %{percent(after)}" in text
     fit = inference.goodness_of_fit_test(jax.random.key(0), COUNTS, 2.0)
-    assert f"(p = {float(fit.p_value):.2g})" in text
+    assert f" p = {float(fit.p_value):.2g} (" in text
     named, picked = (float(inference.detectable_share(10, sum(COUNTS), 2.0, level=level)) for level in (0.05, 0.005))
     assert f" {percent(named)} for a category chosen beforehand, {percent(picked)} for one picked out of all." in text
     members = np.isin(LABELS, ["Zürich", "a & b"])
