@@ -17,12 +17,6 @@ from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_f
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
 from rrjax.data.errors import UsageError, check_installed
-from rrjax.figures.html import is_page
-from rrjax.io.write import check_writable
-from rrjax.reports.pages.column import column_page
-from rrjax.reports.pages.several import columns_page, rounds_page
-from rrjax.reports.reading import kind_of
-from rrjax.reports.rounds import several_rounds
 
 MOST_ROWS = 5000
 
@@ -73,6 +67,13 @@ def report(
     phones and paper.
     """
     check_installed("plots", "A page with figures", "matplotlib")
+    from rrjax.figures.html import is_page
+    from rrjax.io.write import check_writable
+    from rrjax.reports.pages.column import column_page
+    from rrjax.reports.pages.several import columns_page, rounds_page
+    from rrjax.reports.reading import kind_of
+    from rrjax.reports.rounds import several_rounds
+
     check_rate("--level", level)
     files = Files(reports, reading)
     name = files.name.split(".")[0] or "rrjax"
