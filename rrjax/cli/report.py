@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Mapping
-from datetime import datetime
+import os
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-import rrjax
-from rrjax.cli import report_columns, report_rounds, report_shares, report_trust, show
+from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
-from rrjax.cli.findings import Findings, find
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_flags
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
 from rrjax.data.errors import UsageError, check_installed
-from rrjax.figures.html import Markup, contents, heading, is_page, paragraph, write_page
-from rrjax.io.write import check_writable
-from rrjax.reports import form
-from rrjax.reports.privacy_loss import PrivacyLoss
-from rrjax.reports.reading import kind_of
-from rrjax.reports.rounds import RoundShares, several_rounds
 
 MOST_ROWS = 5000
 
@@ -76,6 +67,13 @@ def report(
     phones and paper.
     """
     check_installed("plots", "A page with figures", "matplotlib")
+    from rrjax.figures.html import is_page
+    from rrjax.io.write import check_writable
+    from rrjax.reports.pages.column import column_page
+    from rrjax.reports.pages.several import columns_page, rounds_page
+    from rrjax.reports.reading import kind_of
+    from rrjax.reports.rounds import several_rounds
+
     check_rate("--level", level)
     files = Files(reports, reading)
     name = files.name.split(".")[0] or "rrjax"
@@ -89,104 +87,59 @@ def report(
             f"{out} is there already, and rrjax did not make it: write to another file, or replace it with --force",
             value=out,
         )
-    with show.status("Counting …") as status:
-        given = {
-            "--epsilon": epsilon,
-            "--mechanism": design.mechanism,
-            "--domain": reading.domain,
-            "--ordered": ordered,
-            "--memo": memo,
-        }
-        given |= {"--counts": reading.counts} | asked.flags
-        if several := report_columns.find_columns(files, given, level, top, status):
-            _write_columns(out, several, context, title)
-            report_columns.say_columns(several)
-            show.show_files({"Page": out})
-            return
-    metadata = files.source.metadata()
+    source = files.source
+    columns = source.column is None and len(source.columns()) > 1
+    metadata = None if columns else source.metadata()
+    rounds = metadata is not None and bool(several_rounds(source))
+    given = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--ordered": ordered} | asked.flags
+    if columns:
+        given |= {"--domain": reading.domain, "--memo": memo, "--counts": reading.counts}
+        refuse_flags(given, "several columns", "name one with --column, or ")
     if memo is not None and (metadata is None or metadata.round is None):
         raise UsageError(
             f"--memo {memo} is of a longitudinal protocol, and {files.name} holds other reports: leave it out",
             flag="--memo",
             value=memo,
         )
-    if rounds := several_rounds(files.source):
-        chosen = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--ordered": ordered}
-        refuse_flags(chosen | asked.flags, "several rounds", "give the file of one, or ")
-        with show.status("Estimating …") as status:
-            with ending_at_once():
-                found = kind_of(files.source, epsilon, files.domain).shares(level, simultaneous=True)
-            found = dataclasses.replace(found, loss=_with_memo(found.loss, memo, rounds))
-            status.update("Writing …")
-            _write_rounds(out, found, files, context, title, top)
-        show.say(found.title)
-        show.warn(found.warnings)
-        show.say(found.loss.sentence())
-        show.show_files({"Page": out})
-        return
+    if rounds:
+        refuse_flags(given, "several rounds", "give the file of one, or ")
     with show.status("Counting …") as status:
-        collection = read_collection(files, epsilon, design)
-        loss = None
-        if metadata is not None and metadata.round is not None:
-            loss = _with_memo(PrivacyLoss(metadata, np.ones(collection.num_reports, np.int64)), memo, [metadata.round])
+        collection: Any = None if columns or rounds else read_collection(files, epsilon, design)
+        if collection is None:
+            with ending_at_once():
+                collection = kind_of(source, epsilon, files.domain, reading.counts)
         status.update("Estimating …")
-        findings = find(collection, asked, level, top, ordered)
+        with ending_at_once():
+            if columns:
+                page = columns_page(collection, level, top)
+            elif rounds:
+                page = rounds_page(collection, level, top, memo)
+            else:
+                page = column_page(collection, level, top, ordered, asked.given, memo)
         status.update("Writing …")
-        _write(out, findings, context, title, loss)
+        page.write(out, title, _command_line(context))
     show.say(collection.summary())
-    show.warn(collection.warnings)
+    show.warn(page.warnings)
     show.show_files({"Page": out})
 
 
-def _with_memo(loss: PrivacyLoss, memo: Path | None, rounds: Collection[int]) -> PrivacyLoss:
-    return loss if memo is None else loss.with_memo(memo, rounds)
+def _command_line(context: typer.Context) -> list[str]:
+    """The words of the command as it was given, quoted, with file names in place of paths."""
+    return [shlex.quote(word) for word in ("rrjax", str(context.info_name), *_words_of(context))]
 
 
-def _write(out: Path, findings: Findings, context: typer.Context, title: str | None, loss: PrivacyLoss | None) -> None:
-    """Writes the page about one collection from its parts."""
-    collection = findings.collection
-    about, metadata = report_trust.quoted(form.printable(collection.counted.column)), collection.counted.metadata
-    of_round = [] if metadata is None or metadata.round is None else [metadata.round]
-    parts = {
-        "In short": report_shares.in_short(findings),
-        "The largest shares": report_shares.largest(findings),
-        "Groups and means": report_shares.asked_for(findings),
-        "All categories in order": report_shares.in_order(findings),
-        "How far to believe it": [*report_trust.believed(findings), *report_trust.likeliest(findings)],
-        f"What ε = {collection.epsilon:.4g} means": report_trust.meaning(findings),
-        "What users have spent": [] if loss is None else report_rounds.spent(loss, of_round),
-        "How this page was made": report_trust.how_made(findings, context, datetime.now().astimezone()),
-    }
-    lead = paragraph(
-        f"{collection.num_reports:,} people gave one report each on {about}, one of "
-        f"{collection.num_categories:,} categories. Each report was made partly at random, which protects who gave it "
-        "(how far, is said below); from all of them together the shares can be estimated.",
-        kind="lead",
-    )
-    title = title or f"What {collection.num_reports:,} randomized reports say about {about}"
-    _write_parts(out, title, parts, [lead, *report_trust.cautions(findings)])
-
-
-def _write_columns(out: Path, found: report_columns.ColumnFindings, context: typer.Context, title: str | None) -> None:
-    """Writes the page of several columns."""
-    head = [paragraph(report_columns.lead_of(found), kind="lead"), *report_columns.cautions_of(found)]
-    _write_parts(out, title or report_columns.title_of(found), report_columns.parts_of(found, context), head)
-
-
-def _write_rounds(
-    out: Path, found: RoundShares, files: Files, context: typer.Context, title: str | None, top: int
-) -> None:
-    """Writes the page about several rounds."""
-    about, number = report_trust.quoted(form.printable(found.reports.main.counted.column)), len(found.estimates)
-    title = title or f"What {number:,} rounds of randomized reports say about {about}"
-    parts = report_rounds.parts_of(found, files, top, context, datetime.now().astimezone())
-    head = [paragraph(report_rounds.lead(found), kind="lead"), *report_trust.card(found.warnings)]
-    _write_parts(out, title, parts, head)
-
-
-def _write_parts(out: Path, title: str, parts: Mapping[str, list[Markup]], head: list[Markup]) -> None:
-    given = [(f"part-{place}", name, part) for place, (name, part) in enumerate(parts.items(), 1) if part]
-    body = [Markup("\n".join(["<section>", heading(name, place), *part, "</section>"])) for place, name, part in given]
-    links = contents("On this page", [(place, name) for place, name, _ in given])
-    foot = f"Made by rrjax {rrjax.__version__}. Nothing on this page is loaded from elsewhere."
-    write_page(out, title, body, head=[*head, links], foot=foot)
+def _words_of(context: typer.Context) -> Iterator[str]:
+    for parameter in context.command.params:
+        value: Any = context.params.get(parameter.name or "")
+        source = context.get_parameter_source(parameter.name or "")
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        is_argument = parameter.param_type_name == "argument"
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(each, bool):
+                yield (parameter.opts if each else parameter.secondary_opts)[-1]
+                continue
+            text = f"{each:.12g}" if isinstance(each, float) else str(each)
+            is_path = is_argument or isinstance(each, Path) or (os.sep in text and os.path.lexists(text))
+            yield from ([] if is_argument else [parameter.opts[-1]])
+            yield Path(text).name if is_path else text

@@ -119,15 +119,10 @@ class RoundShares(PartShares):
         return f"from all reports of each of {number:,} users together. It holds for users whose value did not change."
 
     @property
-    def about_shares(self) -> list[str]:
-        """What the estimates are made from."""
-        own = "A round is estimated from its own reports; reports of one user in two rounds depend on each other."
-        return [*super().sentences, own]
-
-    @property
     def sentences(self) -> list[str]:
         """What the estimates are made from, and what users have spent."""
-        return [*self.about_shares, self.loss.sentence()]
+        own = "A round is estimated from its own reports; reports of one user in two rounds depend on each other."
+        return [*super().sentences, own, self.loss.sentence()]
 
 
 def _pooled(reports: Rounds, sources: dict[int, Source], users: list[np.ndarray]) -> PooledEstimate | None:

@@ -115,6 +115,11 @@ class Shares(OfReports):
         """The estimate that comes first."""
         return self.estimates[0]
 
+    @property
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """The limits of all shares, `[K]` each."""
+        return self.intervals.lower, self.intervals.upper
+
     @cached_property
     def headings(self) -> list[str]:
         """The names of the estimates in tables."""
@@ -276,13 +281,15 @@ def explanations(
         f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
     )
     words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
+    marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
+    if not intervals.simultaneous:
+        marks = "among many categories some intervals exclude zero by chance, and these have no mark"
     return words | {
         "certificate": _certificate(reports, found),
         intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which "
         "makes all shares fit together, may lie outside",
         "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, on "
-        f"average ({option('fdr')} sets this false discovery rate); among many categories some intervals exclude zero "
-        "by chance, and these have no mark",
+        f"average (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}",
         "noise": "standard error of the unbiased estimate of an empty category: "
         f"{form.percent(reports.standard_error)}",
     }

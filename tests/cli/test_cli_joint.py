@@ -175,7 +175,7 @@ def test_a_page_of_several_columns(survey):
     assert code == 0, error
     assert "simulation" in error
     text = check_page(Path("s-report.html").read_text("utf-8")).text
-    for expected in (v, "The column “smokes”", "The column “coin”", "Before you believe this", "e^ε = 7.389"):
+    for expected in (v, "The column “smokes”", "The column “coin”", "Before you believe this", "e^ε = 7.39"):
         assert expected in text
     assert survey("report", "s.parquet", "--ordered", "--out", "b.html")[0] == 2
     assert survey.error.flag == "--ordered"

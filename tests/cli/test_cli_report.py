@@ -16,10 +16,10 @@ from refusals import blames
 
 import rrjax
 from rrjax import inference, io
-from rrjax.cli.findings import fit_of
 from rrjax.io.domain import Domain
 from rrjax.io.read import CountedReports
 from rrjax.reports import form
+from rrjax.reports.pages.column import fit_of
 from rrjax.reports.reports import Reports
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -50,6 +50,14 @@ def text_of(name):
     return check_page(Path(name).read_text("utf-8")).text.replace("\N{NO-BREAK SPACE}", " ")
 
 
+def check_answer(text, answer):
+    """Checks that a page has the sentences, the cautions and the numbers of an answer."""
+    cells = [cell for row in answer.cells(20).rows for cell in row[answer.cells().names :] if "█" not in cell]
+    for said in [*answer.sentences, *answer.cautions, *cells]:
+        said = said.replace("`", "").replace("\N{NO-BREAK SPACE}", " ").replace("normal=True", "--normal")
+        assert said in text
+
+
 def percent(share):
     return form.percent(share).replace("\N{NO-BREAK SPACE}", " ")
 
@@ -64,7 +72,7 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
         invoke, Path("c.csv").resolve(), *read[1:], "--group", "two=Zürich,a & b", "--title", "Where <they> live"
     )
     assert "c-report.html" in said
-    assert complaint == ""
+    assert not [line for line in complaint.splitlines() if "so far" not in line]  # how long it takes
     source = Path("c-report.html").read_text("utf-8")
     page = check_page(source)
     text = text_of("c-report.html")
@@ -83,22 +91,18 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     lower, upper = inference.intervals(COUNTS, 2.0, simultaneous="bonferroni")
     interval = form.between(lower[0], upper[0]).replace("\N{NO-BREAK SPACE}", " ")
     assert re.search(rf"Zürich\D+{re.escape(percent(theta[0]))} \({re.escape(interval)}\)", text)
-    found = int(inference.discoveries(COUNTS, 2.0).sum())
-    assert f"{found} of 10 categories" in text
+    check_answer(text, rrjax.Reports.of_counts(COUNTS, 2.0, LABELS).shares(simultaneous=True, ordered=False))
     mechanism = rrjax.RandomizedResponse(10, 2.0)
     assert f"the truth with probability {percent(mechanism.p)}" in text
     assert re.search(rf"1 in 10 \([^)]*\){re.escape(percent(mechanism.p))}", text)
     after = math.exp(2) * 0.01 / (math.exp(2) * 0.01 + 0.99)
     assert f"1 %{percent(after)}" in text
     fit = inference.goodness_of_fit_test(jax.random.key(0), COUNTS, 2.0)
-    assert f"(p = {float(fit.p_value):.2g})" in text
+    assert f" p = {float(fit.p_value):.2g} (" in text
     named, picked = (float(inference.detectable_share(10, sum(COUNTS), 2.0, level=level)) for level in (0.05, 0.005))
     assert f" {percent(named)} for a category chosen beforehand, {percent(picked)} for one picked out of all." in text
     members = np.isin(LABELS, ["Zürich", "a & b"])
-    share = inference.group_share(COUNTS, 2.0, members=members)
-    limits = form.between(share.lower, share.upper).replace("\N{NO-BREAK SPACE}", " ")
-    assert f"two{percent(share.value)}{limits}" in text
-    assert re.search(r"no distribution has a log-likelihood that is higher by more than \S+ nats per report", text)
+    check_answer(text, rrjax.Reports.of_counts(COUNTS, 2.0, LABELS).group({"two": np.array(LABELS)[members].tolist()}))
     assert "Where <they> live" in text
     line = "rrjax report c.csv --epsilon 2 --column city --domain labels.txt --counts n"
     assert line in text
@@ -125,10 +129,10 @@ def test_reports_that_contradict_their_mechanism_are_called_so_first(invoke):
     io.write_table("c.csv", {"answer": np.array(["yes", "no"], object), "n": np.array([3000, 0])})
     made(invoke, "c.csv", "--column", "answer", "--counts", "n", "--epsilon", "3")
     text = text_of("c-report.html")
-    said = text.index("The reports contradict the mechanism and ε that are stated")
-    assert said < text.index("In short") < text.index("do not use these numbers")
-    assert "so there is no interval" in text
-    assert "believe the interval" not in text
+    shares = rrjax.Reports.of_counts([0, 3000], 3.0, ["no", "yes"], column="answer").shares(simultaneous=True)
+    assert shares.reports.contradicted
+    assert text.index("The reports contradict their mechanism") < text.index("In short")
+    check_answer(text, shares)
 
 
 def test_shares_next_to_zero_have_no_digits():
@@ -188,7 +192,6 @@ def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
     io.write_table("few.csv", {"x": np.array([1, 2, 2, 5])})
     made(invoke, "few.csv", "--column", "x", "--epsilon", "0.5", "--domain", "1:6")
     text = text_of("few-report.html")
-    assert "These reports hardly distinguish the categories." in text
     assert "These 4 reports carry little information" in text
     assert "There are too few reports to detect any category" in text
     # Reports that nobody's values explain.
@@ -198,7 +201,6 @@ def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
     assert "named less often than chance alone allows" in complaint
     odd = rrjax.Reports.of_counts([9000, 500, 0, 500], 1.0)
     assert odd.test_fit(draws=9999).sentences[0] in text
-    assert "contradicted" in text
 
 
 @pytest.mark.long

@@ -44,14 +44,14 @@ def test_whatever_is_given_as_text_is_shown(tmp_path):
         listing([NASTY]),
         details(NASTY, paragraph(NASTY)),
         pairs({NASTY: NASTY}, NASTY),
-        table([NASTY, "n"], [[NASTY, 1]], NASTY, foot=[NASTY, 2]),
+        table([NASTY, "n"], [[NASTY, 1]], NASTY),
         figure("there", profile(np.array([0.5]), None, [Tick(0.5, NASTY)], NASTY), NASTY),
     ]
     source = written(tmp_path, *part, head=[paragraph(NASTY, kind="lead")], foot=NASTY)
     page = check_page(source)
     assert source.count("<script") == 0
     shown = NASTY.replace("`", "")  # the backticks of sentences are what is typed
-    assert page.text.count(NASTY) + page.text.count(shown) == 17
+    assert page.text.count(NASTY) + page.text.count(shown) == 16
     assert [each["aria-label"] for each in page.all("nav")] == [NASTY]
     assert NASTY in [each.get("aria-label") for each in page.all("div")]
     assert prose("run `a < b`") == "run <code>a &lt; b</code>"

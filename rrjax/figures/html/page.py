@@ -74,9 +74,7 @@ def pairs(rows: Mapping[str, object], caption: str = "") -> Markup:
     return Markup(f'<table class="pairs">{_caption(caption)}<tbody>\n{lines}\n</tbody></table>')
 
 
-def table(
-    columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str, *, foot: Sequence[object] | None = None
-) -> Markup:
+def table(columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str) -> Markup:
     """A table, which scrolls if it is wider than the page."""
     texts = [[markup(cell) for cell in row] for row in rows]
     numeric = [index > 0 and all(_looks_numeric(row[index]) for row in texts) for index in range(len(columns))]
@@ -88,11 +86,10 @@ def table(
         return f'<tr><th scope="row">{row[0]}</th>{cells}</tr>'
 
     inside = "\n".join(map(line, texts))
-    last = "" if foot is None else f"\n<tfoot>{line([markup(cell) for cell in foot])}</tfoot>"
     name = markup(caption.partition(". ")[0])
     return Markup(
         f'<div class="wide" role="group" tabindex="0" aria-label="{name}"><table>{_caption(caption)}\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{inside}\n</tbody>{last}</table></div>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{inside}\n</tbody></table></div>"
     )
 
 
@@ -151,4 +148,4 @@ def _class(kind: str) -> str:
 
 
 def _looks_numeric(text: str) -> bool:
-    return bool(text) and text[0] in "0123456789−–∞+.-≤≥"
+    return text.startswith(("&lt;", *"0123456789−–∞+.-≤≥"))

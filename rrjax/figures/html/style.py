@@ -55,8 +55,7 @@ caption span {{ display: block; width: fit-content; max-width: min(46rem, 100vw 
 th, td {{ padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--rule); text-align: left;
   vertical-align: top; }}
 thead th {{ border-bottom: 2px solid var(--edge); vertical-align: bottom; }}
-tfoot td, tfoot th {{ font-weight: normal; color: var(--soft); }}
-.wide tbody th, .wide tfoot th {{ min-width: 5.5rem; max-width: 20rem; overflow-wrap: break-word; }}
+.wide tbody th {{ min-width: 5.5rem; max-width: 20rem; overflow-wrap: break-word; }}
 .pairs th {{ min-width: 6.5rem; font-weight: 600; }} .pairs td {{ overflow-wrap: anywhere; }}
 td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; }}
 td.number {{ white-space: nowrap; }}
