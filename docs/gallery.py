@@ -27,10 +27,10 @@ DPI, COLOURS = 72, 64
 """Of the images: dots per inch, and the largest number of colours."""
 HEAD = """# Gallery
 
-All figures of rrjax. Each call returns a figure of matplotlib, and `rrjax.figures.save(figure, "name")` writes it as PNG
-and PDF; on the command line `--plot FILE` writes it. Answers (`reports.…`) draw themselves, with their labels, titles and
-intervals; the functions of [`rrjax.figures`](reference/figures.rst) take arrays. `python docs/gallery.py` makes this page
-from made-up data.
+All figures of rrjax. Each call returns a figure of matplotlib, and `rrjax.figures.save(figure, "name")` writes it as
+PNG and PDF; on the command line `--plot FILE` writes it. Answers (`reports.…`) draw themselves, with their labels,
+titles and intervals; the functions of [`rrjax.figures`](reference/figures.rst) take arrays. `python docs/gallery.py`
+makes this page from made-up data.
 """
 FRUIT = ["apple", "pear", "plum", "cherry", "fig", "quince", "lemon", "grape", "melon", "date", "kiwi", "lime"]
 
