@@ -36,6 +36,7 @@ SLOW = {
     "guides/researcher",
     "reference/flags",
     "tutorials/adult",
+    "tutorials/first-steps",
     "tutorials/kosarak",
     "tutorials/questionnaire",
     "tutorials/several-questions",

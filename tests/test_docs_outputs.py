@@ -1,5 +1,6 @@
 """`docs/reference/outputs.md` names every field that commands and studies write, and none that they do not."""
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_fields_are_found():
     assert fields("`audit`") >= {"lower", "claimed", "counts", "num_draws"}
     assert paths({"a": {"b": 1}, "c": [{"d": [1, 2]}, {"e": []}]}) == {"a.b", "c[].d", "c[].e"}
     assert paths({"parameters": {"f": 1}}) == {"parameters"}
+
+
+def test_questions_and_answers_are_those_of_the_code():
+    spec = importlib.util.spec_from_file_location("outputs", PAGE.parents[1] / "outputs.py")
+    outputs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(outputs)
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == outputs.with_section(text), "run python docs/outputs.py"
 
 
 def under(name, inner):

@@ -84,6 +84,14 @@ likely = [int((jax.nn.softmax(zipf(exponent + step * of_exponent)) > 0.01).sum()
 assert likely[0] - 0.5 < tuned < likely[1] + 0.5 < plain - 2, (tuned, plain, likely)
 assert abs(slope / difference - 1) < 0.05 and abs(reached / target - 1) < 0.01, (slope, difference, reached)
 """,
+    "09": """
+assert inside.all() and wrong.contradicted and not reports.contradicted and not fits.outcomes[0].rejected
+low, high = (float(mean.columns[name][0]) for name in ("lower", "upper"))
+assert low < days.mean() < high, (low, days.mean(), high)
+south = by_region.columns["value"][2]
+assert abs(south - (true_answers[region == "south"] > 0).mean()) < 4 * by_region.columns["standard_error"][2]
+assert abs(regression.columns["estimate"][-1] - 0.8) < 4 * regression.columns["standard_error"][-1]
+""",
 }
 
 

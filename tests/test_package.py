@@ -89,7 +89,7 @@ def test_a_bare_install_says_what_the_command_line_needs(monkeypatch, capsys, ar
         main()
         said = capsys.readouterr().out
         assert rrjax.__version__ in said
-    assert "rrjax[cli]" in said
+    assert "pip install '.[cli]'" in said
 
 
 def test_a_missing_package_is_named_before_the_work(monkeypatch):

@@ -5,6 +5,7 @@ import sys
 
 import rrjax
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.data.errors import how_to_install
 
 __all__ = ["main"]
 
@@ -19,7 +20,7 @@ def main() -> None:
 
         from rrjax.cli.app import app
     except ImportError as error:
-        missing = f"the command line needs {error.name}: pip install 'rrjax[cli]'"
+        missing = f"the command line needs {error.name}: {how_to_install('cli')}"
         if {"--version", "--help", "-h"}.isdisjoint(sys.argv[1:]):
             sys.exit(f"rrjax: {missing}")
         print(f"rrjax {rrjax.__version__}: {missing}")

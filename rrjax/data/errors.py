@@ -116,12 +116,17 @@ def check_installed(extra: str, purpose: str, *packages: str) -> None:
         >>> check_installed("study", "A study", "no_such_package")
         Traceback (most recent call last):
         ...
-        rrjax.data.errors.MissingPackage: A study needs no_such_package: pip install 'rrjax[study]'
+        rrjax.data.errors.MissingPackage: A study needs no_such_package: pip install '.[study]' in a checkout of rrjax
     """
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
-        message = f"{purpose} needs {' and '.join(missing)}: pip install 'rrjax[{extra}]'"
+        message = f"{purpose} needs {' and '.join(missing)}: {how_to_install(extra)}"
         raise MissingPackage(message, value=missing[0])
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra; it works without a published package."""
+    return f"pip install '.[{extra}]' in a checkout of rrjax"
 
 
 def number(count: int, one: str, many: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures. They need matplotlib (`pip install 'rrjax[plots]'`), and are returned, not shown.
+"""Figures. They need matplotlib (the extra `plots`), and are returned, not shown.
 
 Figures of a study (the paper's Figs. 1–10, and others) take its `xarray.Dataset`, with the dimensions estimator,
 num_categories, num_users, epsilon and zipf (or distribution, with names), in any order and of any length, and do not

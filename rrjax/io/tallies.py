@@ -110,7 +110,7 @@ def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str
     if name not in known:
         raise DataError(
             f"{file} was made by the mechanism {name!r}, which rrjax {rrjax.__version__} does not know{wrote}; it "
-            f"knows {', '.join([*MECHANISMS, *ORDERED])}. A newer version may: pip install -U rrjax"
+            f"knows {', '.join([*MECHANISMS, *ORDERED])}. A newer version of rrjax may"
         )
     try:
         made = known[name](**parameters)

@@ -455,7 +455,7 @@ def test_without_duckdb(tmp_path):
         "except MissingPackage as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'rrjax[files]'" in done.stdout
+    assert "pip install '.[files]'" in done.stdout
 
 
 def test_import_is_light():
