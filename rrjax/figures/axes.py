@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from decimal import Decimal
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 import numpy as np
 
+from rrjax.data.errors import ArgumentError
 from rrjax.figures.style import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+P = ParamSpec("P")
 
 
 def new_figure(width: float, height: float, title: str = "") -> Figure:
@@ -23,8 +27,41 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     if title:
-        figure.suptitle("\n".join(shortened(line, 300) for line in title.split("\n")), fontsize=11)
+        figure.suptitle(_plain(title), fontsize=11)
     return figure
+
+
+def one_panel(width: float, height: float, title: str, ax: Axes | None) -> tuple[Figure, Axes]:
+    """The given axes with this title, and their figure; without axes a new figure of this size with one panel."""
+    if ax is None:
+        figure = new_figure(width, height, title)
+        return figure, figure.subplots()
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if title:
+        ax.set_title(_plain(title), fontsize=10)
+    return figure, ax
+
+
+def several_panels(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Makes a figure of several panels refuse `ax`, which figures of one panel take."""
+
+    @wraps(draw)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        refuse_axes(kwargs.pop("ax", None))
+        return draw(*args, **kwargs)
+
+    return checked
+
+
+def refuse_axes(ax: object) -> None:
+    """Refuses axes for a figure of several panels."""
+    if ax is not None:
+        raise ArgumentError("this figure has several panels, and ax is one: leave ax out", argument="ax")
+
+
+def _plain(title: str) -> str:
+    return "\n".join(shortened(line, 300) for line in title.split("\n"))
 
 
 def set_heading(figure: Figure, text: str) -> None:
@@ -54,9 +91,8 @@ def set_share_ticks(axis: Axis) -> None:
 
 
 def per_cent(share: float) -> str:
-    """A share in per cent, without an exponent."""
-    digits = np.format_float_positional(float(f"{100 * share:.6g}"), trim="-")
-    return f"{digits.replace('-', '−')}\N{NO-BREAK SPACE}%"
+    """A share in per cent, with separators of thousands and without an exponent."""
+    return f"{Decimal(f'{100 * share:.6g}'):,f}\N{NO-BREAK SPACE}%".replace("-", "−")
 
 
 def in_words(value: float, gap: str = "\n") -> str:
@@ -84,12 +120,17 @@ def span_of(values: np.ndarray, log: bool) -> float:
     return float(np.log(high / low)) if log else high - low
 
 
+def write_empty(axes: Axes) -> None:
+    """Writes into a panel that it has no values."""
+    axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", va="center", color="0.5")
+
+
 def set_limits(axes: Axes, values: np.ndarray, *, log: bool, margin: float = 0.04) -> None:
     """Sets limits and ticks of a vertical axis for the values, with a margin of at least `margin` decades."""
     from matplotlib.ticker import MaxNLocator, NullLocator
 
     if not len(values):
-        axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", va="center", color="0.5")
+        write_empty(axes)
         axes.yaxis.set_major_locator(NullLocator())
         axes.yaxis.set_minor_locator(NullLocator())
         return
