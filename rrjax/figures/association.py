@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -106,12 +106,7 @@ def _draw_cells(axes: Axes, table: np.ndarray, most: float, names: Sequence[Sequ
 
 
 def joint_figure(
-    names: Sequence[str],
-    labels: Sequence[Sequence[object]],
-    shares: ArrayLike,
-    *,
-    title: str = "",
-    ax: Axes | None = None,
+    names: Sequence[str], labels: Sequence[Sequence[Any]], shares: ArrayLike, *, title: str = "", ax: Axes | None = None
 ) -> Figure:
     """Draws the joint table of two columns as a heat map.
 
@@ -162,11 +157,7 @@ def joint_figure(
 
 
 def tree_figure(
-    names: Sequence[str],
-    cramers_v: Mapping[tuple[str, str], float],
-    *,
-    title: str = "",
-    ax: Axes | None = None,
+    names: Sequence[str], cramers_v: Mapping[tuple[str, str], float], *, title: str = "", ax: Axes | None = None
 ) -> Figure:
     """Draws a tree of columns: each edge with its Cramér's V, and the thicker the larger it is.
 

@@ -31,11 +31,12 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
     return figure
 
 
-def one_panel(width: float, height: float, title: str, ax: Axes | None) -> tuple[Figure, Axes]:
-    """The given axes with this title, and their figure; without axes a new figure of this size with one panel."""
+def one_panel(width: float, height: float, title: str, ax: Axes | None, wanted: int = 1) -> tuple[Figure, Axes]:
+    """The given axes with this title, and their figure, if one panel is wanted; without axes a new figure."""
     if ax is None:
         figure = new_figure(width, height, title)
         return figure, figure.subplots()
+    refuse_axes(ax if wanted > 1 else None)
     figure = ax.get_figure(root=True)
     assert figure is not None
     if title:
@@ -43,8 +44,8 @@ def one_panel(width: float, height: float, title: str, ax: Axes | None) -> tuple
     return figure, ax
 
 
-def several_panels(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Makes a figure of several panels refuse `ax`, which figures of one panel take."""
+def no_axes(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Makes a figure of several panels refuse `ax`, axes to draw into, which figures of one panel take."""
 
     @wraps(draw)
     def checked(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -120,17 +121,12 @@ def span_of(values: np.ndarray, log: bool) -> float:
     return float(np.log(high / low)) if log else high - low
 
 
-def write_empty(axes: Axes) -> None:
-    """Writes into a panel that it has no values."""
-    axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", va="center", color="0.5")
-
-
 def set_limits(axes: Axes, values: np.ndarray, *, log: bool, margin: float = 0.04) -> None:
     """Sets limits and ticks of a vertical axis for the values, with a margin of at least `margin` decades."""
     from matplotlib.ticker import MaxNLocator, NullLocator
 
     if not len(values):
-        write_empty(axes)
+        axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", va="center", color="0.5")
         axes.yaxis.set_major_locator(NullLocator())
         axes.yaxis.set_minor_locator(NullLocator())
         return
@@ -179,7 +175,7 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     if last - first >= 1 and decades >= 1.5:
         step = -(-len(powers) // 7)
         ticks = named = powers[::step]
-        if is_horizontal(axis) and text is in_words:
+        if axis is axis.axes.xaxis and text is in_words:
             while len(named) > 2 and _width_of(map(text, named)) > _width(axis):
                 step += 1
                 named = powers[::step]
@@ -209,13 +205,6 @@ def _width(axis: Axis) -> float:
     return 0.75 * figure.get_figwidth() / (1 if place is None else place.get_gridspec().ncols)
 
 
-def is_horizontal(axis: Axis) -> bool:
-    """Whether an axis is the x axis of its panel."""
-    from matplotlib.axis import XAxis
-
-    return isinstance(axis, XAxis)
-
-
 def ranks_to_draw(size: int, number: int) -> np.ndarray:
     """About `number` ranks from 1 to `size`, evenly spaced on a logarithmic scale."""
     return np.unique(np.geomspace(1, max(size, 1), number).astype(int))
@@ -229,7 +218,7 @@ def set_minor_ticks(axis: Axis, places: Sequence[float]) -> None:
     """
     from matplotlib.artist import Artist
 
-    name = f"minor ticks {'x' if is_horizontal(axis) else 'y'}"
+    name = f"minor ticks {'x' if axis is axis.axes.xaxis else 'y'}"
     for artist in list(axis.axes.artists):
         if artist.get_gid() == name:
             artist.remove()
@@ -248,5 +237,5 @@ def _draw_minor_ticks(axis: Axis, places: np.ndarray, renderer: Any) -> None:
     shown = places[(places >= low) & (places <= high)]
     tick = axis.get_minor_ticks(1)[0]  # one of matplotlib's ticks, for look and visibility
     for line in (tick.tick1line, tick.tick2line):
-        (line.set_xdata if is_horizontal(axis) else line.set_ydata)(shown)
+        (line.set_xdata if axis is axis.axes.xaxis else line.set_ydata)(shown)
         line.draw(renderer)

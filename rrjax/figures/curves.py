@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
-from rrjax.figures.axes import new_figure, several_panels
+from rrjax.figures.axes import new_figure, no_axes
 from rrjax.figures.panels import (
     Layout,
     Legend,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@several_panels
+@no_axes
 def against_users(
     dataset: xr.Dataset,
     metrics: str | Sequence[str] | None = None,
@@ -63,7 +63,7 @@ def against_users(
     return _by_population(dataset, metrics, "num_users", num_categories=num_categories, epsilon=epsilon)
 
 
-@several_panels
+@no_axes
 def against_epsilon(
     dataset: xr.Dataset,
     metrics: str | Sequence[str] | None = None,
@@ -97,7 +97,7 @@ def against_epsilon(
     return _by_population(dataset, metrics, "epsilon", num_categories=num_categories, num_users=num_users)
 
 
-@several_panels
+@no_axes
 def decomposition(
     dataset: xr.Dataset,
     *,
@@ -140,7 +140,7 @@ def decomposition(
     return _by_population(dataset, ("bias2", "variance"), x, one_scale=True, num_categories=num_categories, **fixed)
 
 
-@several_panels
+@no_axes
 def real_data(
     dataset: xr.Dataset,
     histograms: Mapping[str, np.ndarray],
@@ -204,7 +204,7 @@ def real_data(
     return figure
 
 
-@several_panels
+@no_axes
 def by_categories(
     dataset: xr.Dataset,
     metric: str = "mse",
@@ -249,7 +249,7 @@ def by_categories(
         raise ArgumentError("a row for every num_categories, which is no dimension of this dataset", argument="dataset")
     sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in part["num_categories"].values}
     if histograms is None:
-        histograms = {size: _zipf(size, float(which)) for size in sizes} if is_zipf else {}
+        histograms = {k: (w := np.arange(1.0, k + 1) ** -float(which)) / w.sum() for k in sizes} if is_zipf else {}
     first = int(bool(histograms))
     columns = [(style.words_for("epsilon", epsilon), {"epsilon": epsilon}) for epsilon in epsilons]
     rows = [
@@ -300,14 +300,9 @@ def _by_population(
     legend = Legend(dataset)
     rows = [(style.metric_label(metric), metric, {}) for metric in metrics]
     columns = [(style.panel_title(dataset, population, value), {population: value}) for value in values]
-    draw_panels(panels, part, Layout(rows, columns, x), legend, small=False, one_scale=one_scale)
+    draw_panels(panels, part, Layout(rows, columns, x), legend, small=False, shared=one_scale)
     for column, (_, cell) in enumerate(columns if "nll" in metrics else ()):
         magnify(panels[list(metrics).index("nll"), column], fix(part, **cell)[0], "nll", x, legend)
     drawn = style.shares_drawn((len(values), dataset.sizes[population], "populations"))
     finish(figure, legend, dataset, listed(chosen), drawn=drawn)
     return figure
-
-
-def _zipf(num_categories: int, exponent: float) -> np.ndarray:
-    shares = np.arange(1, num_categories + 1) ** -exponent
-    return shares / shares.sum()

@@ -10,26 +10,13 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.catalogue import Style
-from rrjax.figures.axes import (
-    in_words,
-    new_figure,
-    one_panel,
-    ranks_to_draw,
-    refuse_axes,
-    set_grid,
-    set_log_ticks,
-    set_share_ticks,
-)
+from rrjax.figures.axes import in_words, new_figure, one_panel, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.style import BLUE, PALE_BLUE, estimator_title, shortened, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-FEWEST_RANKED = 10
-"""Number of categories from which shares are drawn by rank, too."""
 
 
 class _Estimate(NamedTuple):
@@ -102,10 +89,10 @@ def estimate_figure(
     top = min(top, len(first))
     largest = np.argsort(-first, kind="stable")[:top]
     height, right = 1.9 + 0.24 * top, None
-    if ax is None and len(first) >= FEWEST_RANKED:
+    if ax is None and len(first) >= 10:
         figure = new_figure(11, height, title)
         left, right = figure.subplots(1, 2)
-        shown = f"{top} largest of {len(first):,} categories" if top < len(first) else "All categories"
+        shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
         left.set_title(shown, fontsize=10)
     else:
         figure, left = one_panel(6.5, height, title, ax)
@@ -140,15 +127,11 @@ def estimate_figure(
     if right is not None:
         _draw_ranks(right, drawn, truth, standard_error)
     # Below both panels: inside, the legend would cover data.
+    drawn_in = [left] if right is None else [right, left]
     handles = {
-        label: handle
-        for axes in filter(None, (right, left))
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        label: handle for axes in drawn_in for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    if ax is None:
-        legend_below(figure, list(handles.values()))
-    else:
-        ax.legend(fontsize=8)
+    legend_below(figure, list(handles.values()), ax=ax)
     return figure
 
 
@@ -217,11 +200,7 @@ class Statements(NamedTuple):
 
 
 def forest_figure(
-    panels: Mapping[str, Statements | tuple[Any, ...]],
-    *,
-    level: float = 0.95,
-    title: str = "",
-    ax: Axes | None = None,
+    panels: Mapping[str, Statements | tuple[Any, ...]], *, level: float = 0.95, title: str = "", ax: Axes | None = None
 ) -> Figure:
     """Draws estimates with their intervals, a row each, in one panel for each kind.
 
@@ -259,14 +238,12 @@ def forest_figure(
     lines = -(-len(panels) // columns)
     interval = f"estimate, and its {100 * level:.12g} % interval"
     if ax is None:
-        figure, above = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title), ""
+        figure = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
         drawn = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
         figure.supxlabel(interval, fontsize=10)
     else:
-        refuse_axes(ax if len(panels) > 1 else None)
-        (figure, axes), above = one_panel(0, 0, "", ax), f"{shortened(title, 300)}\n" if title else ""
-        axes.set_xlabel(interval)
-        drawn = [axes]
+        (figure, _), drawn = one_panel(0, 0, title, ax, len(panels)), [ax]
+        ax.set_xlabel(interval)
     height = {name: place for place, name in enumerate(rows)}
     for axes, (name, panel) in zip(drawn, given.items(), strict=False):
         heights = np.asarray([height[str(row)] for row in panel.names])
@@ -277,7 +254,7 @@ def forest_figure(
         axes.plot(values, heights, "o", color=BLUE, markersize=5, zorder=3)
         if panel.are_shares:
             set_share_ticks(axes.xaxis)
-        axes.set_title(above + shortened(name, 40), fontsize=10)
+        axes.set_title(f"{axes.get_title()}\n{shortened(name, 40)}".strip(), fontsize=10)
         set_grid(axes, "x")
     for axes in drawn[len(panels) :]:
         axes.set_visible(False)

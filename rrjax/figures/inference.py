@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import (
-    as_power,
-    in_words,
-    new_figure,
-    one_panel,
-    set_grid,
-    set_share_ticks,
-    set_ticks,
-    several_panels,
-)
+from rrjax.figures.axes import as_power, in_words, new_figure, no_axes, one_panel, set_grid, set_share_ticks, set_ticks
+from rrjax.figures.panels import legend_below
 from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, line_at, mechanism_line, shortened
 from rrjax.io.domain import YES
 
@@ -35,12 +27,7 @@ _HALF_QUANTILE = 1.9207
 
 
 def likelihood_figure(
-    surface: Surface,
-    labels: Sequence[object] = (),
-    *,
-    level: float = 0.95,
-    title: str = "",
-    ax: Axes | None = None,
+    surface: Surface, labels: Sequence[object] = (), *, level: float = 0.95, title: str = "", ax: Axes | None = None
 ) -> Figure:
     """Draws the log-likelihood of two categories as a curve, of three over the triangle of their shares.
 
@@ -165,10 +152,7 @@ def profile_figure(
     bars = "" if limits is None else " (bars: exact intervals)"
     axes.set(xlabel=f"share of users{bars}", ylabel="profile log-likelihood, nats")
     set_grid(axes)
-    if ax is None:
-        figure.legend(fontsize=8, loc="outside right upper")
-    else:
-        ax.legend(fontsize=8)
+    legend_below(figure, axes.get_legend_handles_labels()[0], ax=ax)
     return figure
 
 
@@ -180,7 +164,7 @@ def _shares_to_draw(profile: ProfileLikelihood) -> np.ndarray:
     return np.linspace(max(low - 3e-4, 0), min(high + 3e-4, 1), 400)
 
 
-@several_panels
+@no_axes
 def plan_figure(
     num_categories: int,
     epsilon: float,
@@ -248,39 +232,7 @@ def plan_figure(
         _set_scales(axes)
         if target is not None:
             axes.axhline(target, color=RED, linewidth=0.9, linestyle="--", label="target")
-        axes.legend(fontsize=8)
-    return figure
-
-
-def two_category_figure(epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0), *, ax: Axes | None = None) -> Figure:
-    """Draws the error of two categories, 1/(2·sinh(ε/2)·√N), with its well-known form for small ε, 1/(ε√N).
-
-    Errors are from the shares of the users themselves.
-
-    Args:
-        epsilons: ε in nats, one curve for each.
-        ax: The axes to draw into; None makes a figure.
-
-    Returns:
-        The figure; `rrjax.figures.save(figure, path)` writes it.
-
-    Example:
-        >>> from rrjax.figures.inference import two_category_figure
-        >>> figure = two_category_figure([0.5, 2.0])
-    """
-    from rrjax import inference
-
-    figure, axes = one_panel(6.2, 4.4, "", ax)
-    users = np.geomspace(100, 1e7, 60)
-    for place, value in enumerate(epsilons):
-        colour = COLOURS[place % len(COLOURS)]
-        exact = float(inference.expected_rmse(2, 1, value, estimand="users")) / np.sqrt(users)
-        axes.plot(users, exact, color=colour, label=f"ε = {value:g}")
-        axes.plot(users, 1 / (value * np.sqrt(users)), color=colour, linestyle=":")
-    axes.plot([], [], color="0.4", linestyle=":", label="1/(ε√N)")
-    axes.set(xlabel="users, N", ylabel="standard error of a share")
-    _set_scales(axes)
-    axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="lower left")
     return figure
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import in_words, new_figure, set_grid, set_heading, set_limits, set_ticks, several_panels
+from rrjax.figures.axes import in_words, new_figure, no_axes, set_grid, set_heading, set_limits, set_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.selection import population_of, restored
 from rrjax.figures.style import estimator_title, listed_values, panel_title, shortened, words_for
@@ -21,7 +21,7 @@ _LOOKS: tuple[Any, ...] = (("-", "o"), ("--", "s"), ((0, (1.5, 1)), "^"), ("-.",
 _VARIANTS = {"ibu": "IBU (plain EM)", "deflated": "deflated EM", "anderson": "Anderson acceleration"}
 
 
-@several_panels
+@no_axes
 def convergence(dataset: xr.Dataset) -> Figure:
     """Draws how EM iterates approach the exact estimate (the paper's Fig. 4): a panel for every population and N.
 

@@ -22,7 +22,6 @@ from rrjax.figures.axes import (
     set_ticks,
     set_x,
     span_of,
-    write_empty,
 )
 from rrjax.figures.selection import fix
 
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 _LABEL_SIZES, _LABEL_LENGTH = (8, 6.5), 18
 """Font sizes of a histogram's labels, points (the smaller only if then all labels fit); and characters."""
-
-_LEAST_SPAN = 0.25
-"""Smallest span of the values of a panel for a linear scale of several panels, relative to the span of all."""
 
 
 class Layout(NamedTuple):
@@ -75,9 +71,11 @@ class Legend:
         legend_below(figure, handles, "\n".join(filter(None, [note, of_inv * self.inv_leaves_panel])))
 
 
-def legend_below(figure: Figure, handles: list[Any], title: str = "") -> None:
-    """Draws one legend below all panels, in as many columns as fit, with a title above."""
-    if not handles and not title:
+def legend_below(figure: Figure, handles: list[Any], title: str = "", ax: Axes | None = None) -> None:
+    """Draws one legend below all panels, in as many columns as fit, with a title above; of given axes, inside them."""
+    if ax is not None:
+        ax.legend(handles=handles, fontsize=8)
+    if ax is not None or not (handles or title):
         return
     # Approximate inches: text, line and space of each entry.
     widths = [len(str(handle.get_label())) * 0.6 * 9 / 72 + 0.75 for handle in handles]
@@ -100,13 +98,7 @@ def listed(coordinates: Mapping[str, Any]) -> str:
 
 
 def draw_panels(
-    panels: np.ndarray,
-    dataset: xr.Dataset,
-    layout: Layout,
-    legend: Legend,
-    *,
-    small: bool = True,
-    one_scale: bool = False,
+    panels: np.ndarray, dataset: xr.Dataset, layout: Layout, legend: Legend, *, small: bool = True, shared: bool = False
 ) -> None:
     """Draws the curves of each panel with labels and titles.
 
@@ -121,16 +113,16 @@ def draw_panels(
         for line, (_, metric, along) in zip(panels, rows, strict=True)
     ]
     whole = [([*panels.flat], [each for of_row in drawn for each in of_row])]
-    for line, values in whole if one_scale else zip(panels, drawn, strict=True):
-        spans = [np.ptp(own) for own, _ in values if len(own)]
-        is_linear = any(axes.get_yscale() != "log" for axes in line)
-        if is_linear and spans and min(spans) < _LEAST_SPAN * np.ptp(np.concatenate([own for own, _ in values])):
+    for line, values in whole if shared else zip(panels, drawn, strict=True):
+        least = min(np.ptp(own) if len(own) else -1 for own, _ in values)
+        is_log = all(axes.get_yscale() == "log" for axes in line)
+        if least >= 0 and (is_log or least >= 0.25 * np.ptp(np.concatenate([own for own, _ in values]))):
+            set_scale(line, values, legend)
+            for axes in line:
+                axes.tick_params(labelleft=axes in list(panels[:, 0]))
+        else:
             for axes, own in zip(line, values, strict=True):
                 set_scale([axes], [own], legend)
-            continue
-        set_scale(list(line), values, legend)
-        for axes in line:
-            axes.tick_params(labelleft=axes in list(panels[:, 0]))
     for line, (label, _, _) in zip(panels, rows, strict=True):
         line[0].set_ylabel(label, fontsize=9)
     for axes, (title, _) in zip(panels[0], columns, strict=True):
@@ -152,11 +144,9 @@ def set_scale(panels: Sequence[Axes], drawn: Sequence[tuple[np.ndarray, np.ndarr
         values = np.concatenate([values, of_inv])
     elif len(of_inv):
         legend.inv_leaves_panel = True
-    for axes, (own, own_of_inv) in zip(panels, drawn, strict=True):
+    for axes in panels:
         axes.set_yscale("log" if log else "linear")
         set_limits(axes, values, log=log)
-        if len(values) and not len(own) and not len(own_of_inv):
-            write_empty(axes)
 
 
 def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rrjax.figures.axes import in_words, new_figure, set_grid, set_log_ticks, set_share_ticks, several_panels
+from rrjax.figures.axes import in_words, new_figure, no_axes, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.style import line_at
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MOST_WORDS = 3
 """Largest number of crossovers that all have words; of more, the first and the last."""
 
 
-@several_panels
+@no_axes
 def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int, *, title: str = "") -> Figure:
     """Draws the expected errors of the ways to spend ε on several columns, against ε.
 

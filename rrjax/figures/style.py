@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 BLUE, RED, PALE_BLUE = "#1b4f8a", "#c4572f", "#dde8f5"
 COLOURS = (BLUE, RED, "#4a8f5b", "#8a5a9e", "#7a6a2f", "#444444", "#2a9aa8", "#c23b6e")
-DASHES: tuple[Any, ...] = (
-    *("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 2, 2, 2)), (0, (3, 1))),
-)
-MARKERS = "osD^vP*X"
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 2, 2, 2)), (0, (3, 1)))
 SPARE_STYLES = (
     Style("#000000", (0, (1, 1)), "*", 6),
     Style("#c23b6e", (0, (3, 1, 1, 1)), "P", 5),
@@ -60,17 +57,11 @@ def line_at(place: int) -> dict[str, Any]:
 
 
 def mechanism_line(name: str) -> dict[str, Any]:
-    """Colour, dash and marker of a mechanism of K and ε, the same in all figures.
-
-    Example:
-        >>> from rrjax.figures.style import mechanism_line
-        >>> mechanism_line("subset-selection")["marker"]
-        'P'
-    """
+    """Colour, dash and marker of a mechanism of K and ε, the same in all figures."""
     from rrjax.mechanisms import MECHANISMS
 
     place = list(MECHANISMS).index(name.replace(" ", "-"))
-    return line_at(place) | {"marker": MARKERS[place % len(MARKERS)], "markersize": 5}
+    return line_at(place) | {"marker": "osD^vP*X"[place % 8], "markersize": 5}
 
 
 def shortened(label: object, width: int = 24) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError, number
 from rrjax.figures import style
-from rrjax.figures.axes import in_words, new_figure, set_heading, several_panels
+from rrjax.figures.axes import in_words, new_figure, no_axes, set_heading
 from rrjax.figures.panels import legend_below
 from rrjax.figures.selection import population_of, prepared, rounding, spread_over
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@several_panels
+@no_axes
 def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     """Draws maps of the wins and losses of one estimator against the best of the others, for every population and K.
 
@@ -55,10 +55,6 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
         raise ArgumentError.about(
             "estimator", f"{estimator} is not in the dataset, which has: {style.listed_values(names)}", value=estimator
         )
-    if len(names) < 2:
-        raise ArgumentError(
-            f"{estimator} is the only estimator: there is no other one to compare it with", argument="dataset"
-        )
     maps = _Maps.of(dataset)
     ratio, sign, known, tested = _compared(dataset, metric, estimator, names, maps.kept)
     ratio, sign, known = (values.reshape(maps.shape) for values in (ratio, sign, known))
@@ -88,7 +84,7 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     return maps.figure
 
 
-@several_panels
+@no_axes
 def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     """Draws maps of the estimator with the smallest error, for every population and K.
 
@@ -117,10 +113,6 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
 
     dataset = prepared(dataset, [metric])
     names = [str(name) for name in dataset["estimator"].values]
-    if len(names) < 2:
-        raise ArgumentError(
-            f"{names[0]} is the only estimator: there is no other one to compare it with", argument="dataset"
-        )
     maps = _Maps.of(dataset)
     mean = _values(dataset[metric], "estimator", maps.kept)
     best = np.where(np.isfinite(mean), mean, np.inf).argmin(axis=0).reshape(maps.shape)
@@ -184,6 +176,9 @@ class _Maps(NamedTuple):
     @classmethod
     def of(cls, dataset: xr.Dataset) -> _Maps:
         """The figure, with all texts around the panels."""
+        if dataset.sizes["estimator"] < 2:
+            alone = dataset["estimator"].values[0]
+            raise ArgumentError(f"{alone} is the only estimator: there is no other to compare with", argument="dataset")
         population = population_of(dataset)
         layout = (population, "num_categories", "num_users", "epsilon")
         kept = [name for name in layout if name in dataset.dims]

@@ -136,7 +136,7 @@ def test_matplotlib_is_loaded_by_drawing_alone():
     code = (
         "import sys, rrjax.figures, rrjax.study, rrjax.study.drawings, rrjax.study.report\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "rrjax.figures.inference.two_category_figure()\n"
+        "rrjax.figures.tree_figure('ab', {('a', 'b'): 0.5})\n"
         "assert not [name for name in sys.modules if name.startswith(('matplotlib.pyplot', 'rrjax.cli'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,7 +12,6 @@ from refusals import refused
 
 import rrjax
 from rrjax import figures, inference
-from rrjax.figures.inference import two_category_figure
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -44,11 +43,7 @@ def test_one_panel_is_drawn_into_given_axes(name):
     whole.savefig(io.BytesIO(), dpi=40)
 
 
-def test_a_figure_of_a_formula_is_drawn_into_given_axes():
-    ax = Figure().subplots()
-    assert two_category_figure([1.0], ax=ax) is ax.figure
-
-
+@pytest.mark.long  # a plan
 def test_several_panels_refuse_axes():
     ax = Figure().subplots()
     with refused("ax"):
@@ -61,12 +56,14 @@ def test_several_panels_refuse_axes():
         rrjax.plan(num_categories=10, epsilon=1.0, num_users=1000).figure(ax=ax)
 
 
+@pytest.mark.long
 def test_an_answer_draws_into_given_axes():
     ax = Figure().subplots()
     shares = rrjax.Reports.of_counts([60, 30, 10, 20], 1.0).shares()
     assert shares.figure(ax=ax) is ax.figure
 
 
+@pytest.mark.long
 def test_the_share_of_yes_is_drawn_of_a_design():
     mechanism = rrjax.mechanisms.Warner(truth_probability=0.8)
     (axes,) = rrjax.Reports.of_counts([700, 300], mechanism, ["no", "yes"]).shares().figure().axes
