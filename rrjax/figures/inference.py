@@ -102,6 +102,7 @@ def _triangle(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str],
         Line2D([], [], color=RED, marker="o", linestyle="", label=_maximum()),
     ]
     axes.legend(handles=handles, fontsize=8, loc="upper left")
+    axes.set_title(axes.get_title(), fontsize=10, pad=22)
     axes.set_aspect("equal")
     axes.axis("off")
 
@@ -218,8 +219,7 @@ def plan_figure(
 
     rows = [errors(value) for value in grid]
     for place, name in enumerate(errors(centre)):
-        # Markers of curves that coincide are apart.
-        look = mechanism_line(name) | {"markevery": (2 * place, 16)}
+        look = mechanism_line(name) | {"markevery": (2 * place, 16)}  # no two markers at one place
         right.plot(grid, [row[name] for row in rows], **look, linewidth=1.3, label=name)
     if design is not None and np.isfinite(epsilon):
         error = float(inference.expected_rmse(num_categories, whole_users, epsilon, mechanism=kind))
@@ -232,7 +232,7 @@ def plan_figure(
         _set_scales(axes)
         if target is not None:
             axes.axhline(target, color=RED, linewidth=0.9, linestyle="--", label="target")
-        axes.legend(fontsize=8, loc="lower left")
+        axes.legend(fontsize=7, labelspacing=0.3, loc="lower left")
     return figure
 
 
