@@ -6,7 +6,9 @@ change it. With several mechanisms, select one: `result.sel(mechanism=…)`. Ban
 the seeds. NaN and infinite values are omitted.
 
 An estimator has one colour, dash and marker in all figures, different in grey as well: those of `rrjax.catalogue`, or,
-for other estimators, those of its place among them.
+for other estimators, those of its place among them. So has a mechanism (`rrjax.figures.style.mechanism_line`).
+
+A figure of one panel takes `ax`, axes to draw into, and returns their figure; a figure of several panels refuses it.
 """
 
 from rrjax.figures.association import association_figure, joint_figure, tree_figure

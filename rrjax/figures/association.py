@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import ArrayLike
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import new_figure, per_cent
+from rrjax.figures.axes import one_panel, per_cent
 from rrjax.figures.style import BLUE, PALE_BLUE, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
 
 MOST_WITH_NUMBERS = 16
@@ -29,6 +30,7 @@ def association_figure(
     *,
     significant: Iterable[tuple[str, str]] = (),
     title: str = "",
+    ax: Axes | None = None,
 ) -> Figure:
     """Draws Cramér's V of pairs of columns as a triangle of cells.
 
@@ -37,6 +39,7 @@ def association_figure(
         cramers_v: (column, column) → V, in [0, 1]; a pair in either order. Pairs that are absent stay empty.
         significant: The pairs to mark, such as those with a p-value below 0.05 after Holm's correction.
         title: Title above the figure.
+        ax: The axes to draw into; None makes a figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -66,11 +69,10 @@ def association_figure(
         cells.append((row - 1, column, value, frozenset(pair) in marked))
 
     side = max(0.55 * number, 3.4)
-    figure = new_figure(side + 2.4, side + 0.9, title)
-    axes = figure.subplots()
+    figure, axes = one_panel(side + 2.4, side + 0.9, title, ax)
     # An own maximum, so that weak associations differ in colour, too.
     most = max(0.1, float(np.nanmax(table))) if cells else 1.0
-    _draw_cells(figure, axes, table, most, [names[1:], names[:-1]], "Cramér's V, corrected for noise")
+    _draw_cells(axes, table, most, [names[1:], names[:-1]], "Cramér's V, corrected for noise")
     for row, column, value, mark in cells:
         text = f"{value:.2f}" if number <= MOST_WITH_NUMBERS else ""
         text += ("\n●" if text else "●") * mark
@@ -82,10 +84,8 @@ def association_figure(
     return figure
 
 
-def _draw_cells(
-    figure: Figure, axes: Axes, table: np.ndarray, most: float, names: Sequence[Sequence[object]], what: str
-) -> None:
-    """Draws a table of numbers as cells, with the names of its rows and columns, and a bar of their colours."""
+def _draw_cells(axes: Axes, table: np.ndarray, most: float, names: Sequence[Sequence[object]], what: str) -> Colorbar:
+    """Draws a table of numbers as cells, with the names of its rows and columns; returns the bar of their colours."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("association", ["white", PALE_BLUE, BLUE])
@@ -99,13 +99,14 @@ def _draw_cells(
     axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.7, pad=0.03)
+    bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.7, pad=0.03)
     bar.set_label(what)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    return bar
 
 
 def joint_figure(
-    names: Sequence[str], labels: Sequence[Sequence[object]], shares: ArrayLike, *, title: str = ""
+    names: Sequence[str], labels: Sequence[Sequence[Any]], shares: ArrayLike, *, title: str = "", ax: Axes | None = None
 ) -> Figure:
     """Draws the joint table of two columns as a heat map.
 
@@ -114,6 +115,7 @@ def joint_figure(
         labels: The labels of the K and of the L categories.
         shares: `[K, L]`, joint shares. Of more than 40 categories those with the largest shares are drawn.
         title: Title above the figure.
+        ax: The axes to draw into; None makes a figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -139,11 +141,11 @@ def joint_figure(
         kept.append(places)
     table = table[np.ix_(*kept)]
     height, width = (max(0.55 * number, 2.2) for number in table.shape)
-    figure = new_figure(max(width + 2.8, 5), height + 1.4, title)
-    axes, most = figure.subplots(), float(table.max())
+    figure, axes = one_panel(max(width + 2.8, 5), height + 1.4, title, ax)
+    most = float(table.max())
     shown = [[of[place] for place in places] for of, places in zip(labels, kept, strict=True)]
-    _draw_cells(figure, axes, table, most, shown, "estimated share")
-    figure.axes[1].yaxis.set_major_formatter(lambda share, _: per_cent(share))
+    bar = _draw_cells(axes, table, most, shown, "estimated share")
+    bar.ax.yaxis.set_major_formatter(lambda share, _: per_cent(share))
     axes.set_ylabel(along[0])
     axes.set_xlabel(along[1])
     if max(table.shape) <= MOST_WITH_NUMBERS:
@@ -154,13 +156,16 @@ def joint_figure(
     return figure
 
 
-def tree_figure(names: Sequence[str], cramers_v: Mapping[tuple[str, str], float], *, title: str = "") -> Figure:
+def tree_figure(
+    names: Sequence[str], cramers_v: Mapping[tuple[str, str], float], *, title: str = "", ax: Axes | None = None
+) -> Figure:
     """Draws a tree of columns: each edge with its Cramér's V, and the thicker the larger it is.
 
     Args:
         names: The columns.
         cramers_v: (column, column) → V of each edge, in [0, 1]; the edges join all columns without a circle.
         title: Title above the figure.
+        ax: The axes to draw into; None makes a figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -187,8 +192,7 @@ def tree_figure(names: Sequence[str], cramers_v: Mapping[tuple[str, str], float]
     for name in reversed(depth):  # branches before the columns that they begin at
         beyond = [heights[other] for other in near[name] if depth[other] > depth[name]]
         heights[name] = float(np.mean(beyond)) if beyond else next(lines)
-    figure = new_figure(max(2 + 2.8 * max(depth.values()), 6.5), 1.2 + 0.55 * next(lines), title)
-    axes = figure.subplots()
+    figure, axes = one_panel(max(2 + 2.8 * max(depth.values()), 6.5), 1.2 + 0.55 * next(lines), title, ax)
     for pair, v in cramers_v.items():
         x, y = [depth[name] for name in pair], [heights[name] for name in pair]
         known = 0.0 if np.isnan(v) else v
@@ -200,8 +204,9 @@ def tree_figure(names: Sequence[str], cramers_v: Mapping[tuple[str, str], float]
         box = {"boxstyle": "round,pad=0.4", "facecolor": PALE_BLUE, "edgecolor": BLUE}
         axes.text(depth[name], height, shortened(name), ha="center", va="center", fontsize=9, bbox=box, zorder=3)
     axes.margins(0.16, 0.2)
-    axes.set_axis_off()
-    figure.supxlabel("An edge has its Cramér's V, corrected for noise", fontsize=9)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel("Cramér's V of each edge, corrected for noise", fontsize=9)
     return figure
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from decimal import Decimal
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 import numpy as np
 
+from rrjax.data.errors import ArgumentError
 from rrjax.figures.style import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+P = ParamSpec("P")
 
 
 def new_figure(width: float, height: float, title: str = "") -> Figure:
@@ -23,8 +27,42 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     if title:
-        figure.suptitle("\n".join(shortened(line, 300) for line in title.split("\n")), fontsize=11)
+        figure.suptitle(_plain(title), fontsize=11)
     return figure
+
+
+def one_panel(width: float, height: float, title: str, ax: Axes | None, wanted: int = 1) -> tuple[Figure, Axes]:
+    """The given axes with this title, and their figure, if one panel is wanted; without axes a new figure."""
+    if ax is None:
+        figure = new_figure(width, height, title)
+        return figure, figure.subplots()
+    refuse_axes(ax if wanted > 1 else None)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if title:
+        ax.set_title(_plain(title), fontsize=10)
+    return figure, ax
+
+
+def no_axes(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Makes a figure of several panels refuse `ax`, axes to draw into, which figures of one panel take."""
+
+    @wraps(draw)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        refuse_axes(kwargs.pop("ax", None))
+        return draw(*args, **kwargs)
+
+    return checked
+
+
+def refuse_axes(ax: object) -> None:
+    """Refuses axes for a figure of several panels."""
+    if ax is not None:
+        raise ArgumentError("this figure has several panels, and ax is one: leave ax out", argument="ax")
+
+
+def _plain(title: str) -> str:
+    return "\n".join(shortened(line, 300) for line in title.split("\n"))
 
 
 def set_heading(figure: Figure, text: str) -> None:
@@ -54,9 +92,8 @@ def set_share_ticks(axis: Axis) -> None:
 
 
 def per_cent(share: float) -> str:
-    """A share in per cent, without an exponent."""
-    digits = np.format_float_positional(float(f"{100 * share:.6g}"), trim="-")
-    return f"{digits.replace('-', '−')}\N{NO-BREAK SPACE}%"
+    """A share in per cent, with separators of thousands and without an exponent."""
+    return f"{Decimal(f'{100 * share:.6g}'):,f}\N{NO-BREAK SPACE}%".replace("-", "−")
 
 
 def in_words(value: float, gap: str = "\n") -> str:
@@ -138,7 +175,7 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     if last - first >= 1 and decades >= 1.5:
         step = -(-len(powers) // 7)
         ticks = named = powers[::step]
-        if is_horizontal(axis) and text is in_words:
+        if axis is axis.axes.xaxis and text is in_words:
             while len(named) > 2 and _width_of(map(text, named)) > _width(axis):
                 step += 1
                 named = powers[::step]
@@ -168,13 +205,6 @@ def _width(axis: Axis) -> float:
     return 0.75 * figure.get_figwidth() / (1 if place is None else place.get_gridspec().ncols)
 
 
-def is_horizontal(axis: Axis) -> bool:
-    """Whether an axis is the x axis of its panel."""
-    from matplotlib.axis import XAxis
-
-    return isinstance(axis, XAxis)
-
-
 def ranks_to_draw(size: int, number: int) -> np.ndarray:
     """About `number` ranks from 1 to `size`, evenly spaced on a logarithmic scale."""
     return np.unique(np.geomspace(1, max(size, 1), number).astype(int))
@@ -188,7 +218,7 @@ def set_minor_ticks(axis: Axis, places: Sequence[float]) -> None:
     """
     from matplotlib.artist import Artist
 
-    name = f"minor ticks {'x' if is_horizontal(axis) else 'y'}"
+    name = f"minor ticks {'x' if axis is axis.axes.xaxis else 'y'}"
     for artist in list(axis.axes.artists):
         if artist.get_gid() == name:
             artist.remove()
@@ -207,5 +237,5 @@ def _draw_minor_ticks(axis: Axis, places: np.ndarray, renderer: Any) -> None:
     shown = places[(places >= low) & (places <= high)]
     tick = axis.get_minor_ticks(1)[0]  # one of matplotlib's ticks, for look and visibility
     for line in (tick.tick1line, tick.tick2line):
-        (line.set_xdata if is_horizontal(axis) else line.set_ydata)(shown)
+        (line.set_xdata if axis is axis.axes.xaxis else line.set_ydata)(shown)
         line.draw(renderer)

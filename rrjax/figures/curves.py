@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
-from rrjax.figures.axes import new_figure, set_limits
+from rrjax.figures.axes import new_figure, no_axes
 from rrjax.figures.panels import (
     Layout,
     Legend,
@@ -20,6 +20,7 @@ from rrjax.figures.panels import (
     finish,
     listed,
     magnify,
+    set_scale,
 )
 from rrjax.figures.selection import check_metrics, fix, measured, only_users, population_of, prepared, spread_over
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@no_axes
 def against_users(
     dataset: xr.Dataset,
     metrics: str | Sequence[str] | None = None,
@@ -61,6 +63,7 @@ def against_users(
     return _by_population(dataset, metrics, "num_users", num_categories=num_categories, epsilon=epsilon)
 
 
+@no_axes
 def against_epsilon(
     dataset: xr.Dataset,
     metrics: str | Sequence[str] | None = None,
@@ -94,6 +97,7 @@ def against_epsilon(
     return _by_population(dataset, metrics, "epsilon", num_categories=num_categories, num_users=num_users)
 
 
+@no_axes
 def decomposition(
     dataset: xr.Dataset,
     *,
@@ -101,7 +105,7 @@ def decomposition(
     epsilon: float | None = None,
     num_users: int | None = None,
 ) -> Figure:
-    """Draws squared bias and variance, on one scale per population, against N (ε is given) or ε (N is given).
+    """Draws squared bias and variance, on one scale, against N (ε is given) or ε (N is given).
 
     Squared biases that are not positive are omitted: the axis is logarithmic.
 
@@ -136,6 +140,7 @@ def decomposition(
     return _by_population(dataset, ("bias2", "variance"), x, one_scale=True, num_categories=num_categories, **fixed)
 
 
+@no_axes
 def real_data(
     dataset: xr.Dataset,
     histograms: Mapping[str, np.ndarray],
@@ -192,13 +197,14 @@ def real_data(
             right.tick_params(labelbottom=False)
         sizes = listed({**chosen, **users})
         left.set_title(f"{style.shortened(name)}: {sizes}" if sizes else style.shortened(name), fontsize=10)
-        draw_panel(right, part, metric, "epsilon", legend)
+        set_scale([right], [draw_panel(right, part, metric, "epsilon", legend)], legend)
         right.set_ylabel(style.metric_label(metric), fontsize=9)
     panels[-1, 1].set_xlabel(style.AXES["epsilon"])
     legend.draw(figure)
     return figure
 
 
+@no_axes
 def by_categories(
     dataset: xr.Dataset,
     metric: str = "mse",
@@ -243,7 +249,7 @@ def by_categories(
         raise ArgumentError("a row for every num_categories, which is no dimension of this dataset", argument="dataset")
     sizes = {int(size): f"{style.words_for('num_categories', size)}\n\n" for size in part["num_categories"].values}
     if histograms is None:
-        histograms = {size: _zipf(size, float(which)) for size in sizes} if is_zipf else {}
+        histograms = {k: (w := np.arange(1.0, k + 1) ** -float(which)) / w.sum() for k in sizes} if is_zipf else {}
     first = int(bool(histograms))
     columns = [(style.words_for("epsilon", epsilon), {"epsilon": epsilon}) for epsilon in epsilons]
     rows = [
@@ -294,17 +300,9 @@ def _by_population(
     legend = Legend(dataset)
     rows = [(style.metric_label(metric), metric, {}) for metric in metrics]
     columns = [(style.panel_title(dataset, population, value), {population: value}) for value in values]
-    drawn_values = draw_panels(panels, part, Layout(rows, columns, x), legend, small=False)
-    for column, (_, cell) in enumerate(columns):
-        if "nll" in metrics:
-            magnify(panels[list(metrics).index("nll"), column], fix(part, **cell)[0], "nll", x, legend)
-        for axes in panels[:, column] if one_scale else ():
-            set_limits(axes, np.concatenate([line[column] for line in drawn_values]), log=True)
+    draw_panels(panels, part, Layout(rows, columns, x), legend, small=False, shared=one_scale)
+    for column, (_, cell) in enumerate(columns if "nll" in metrics else ()):
+        magnify(panels[list(metrics).index("nll"), column], fix(part, **cell)[0], "nll", x, legend)
     drawn = style.shares_drawn((len(values), dataset.sizes[population], "populations"))
     finish(figure, legend, dataset, listed(chosen), drawn=drawn)
     return figure
-
-
-def _zipf(num_categories: int, exponent: float) -> np.ndarray:
-    shares = np.arange(1, num_categories + 1) ** -exponent
-    return shares / shares.sum()

@@ -10,7 +10,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.catalogue import Style
-from rrjax.figures.axes import in_words, new_figure, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
+from rrjax.figures.axes import in_words, new_figure, one_panel, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.style import BLUE, PALE_BLUE, estimator_title, shortened, styles_of
 
@@ -37,8 +37,9 @@ def estimate_figure(
     top: int = 20,
     title: str = "",
     titles: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
-    """Draws estimates of one distribution: the largest categories, and all of them by rank.
+    """Draws estimates of one distribution: the largest categories, and, of ten or more, all of them by rank.
 
     Args:
         labels: `[K]`, the names of the categories.
@@ -54,6 +55,7 @@ def estimate_figure(
         top: Number of the largest categories to draw.
         title: Title above the figure.
         titles: Titles of estimates in place of their own, such as {"mle_star": "likeliest"}.
+        ax: The axes to draw the largest categories into; None makes a figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -86,8 +88,14 @@ def estimate_figure(
     drawn = [_Estimate(theta, shortened(named[name], 60), styles[name]) for name, theta in estimates.items()]
     top = min(top, len(first))
     largest = np.argsort(-first, kind="stable")[:top]
-    figure = new_figure(11, 1.9 + 0.24 * top, title)
-    left, right = figure.subplots(1, 2)
+    height, right = 1.9 + 0.24 * top, None
+    if ax is None and len(first) >= 10:
+        figure = new_figure(11, height, title)
+        left, right = figure.subplots(1, 2)
+        shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
+        left.set_title(shown, fontsize=10)
+    else:
+        figure, left = one_panel(6.5, height, title, ax)
 
     place = np.arange(top)
     left.axvspan(-2 * standard_error, 2 * standard_error, color=PALE_BLUE, zorder=0)
@@ -115,15 +123,15 @@ def estimate_figure(
         "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: significantly above zero"
     )
     left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")
-    shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
-    left.set_title(shown, fontsize=10)
     set_grid(left, "x")
-    _draw_ranks(right, drawn, truth, standard_error)
+    if right is not None:
+        _draw_ranks(right, drawn, truth, standard_error)
     # Below both panels: inside, the legend would cover data.
+    drawn_in = [left] if right is None else [right, left]
     handles = {
-        label: handle for axes in (right, left) for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        label: handle for axes in drawn_in for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    legend_below(figure, list(handles.values()))
+    legend_below(figure, list(handles.values()), ax=ax)
     return figure
 
 
@@ -192,7 +200,7 @@ class Statements(NamedTuple):
 
 
 def forest_figure(
-    panels: Mapping[str, Statements | tuple[Any, ...]], *, level: float = 0.95, title: str = ""
+    panels: Mapping[str, Statements | tuple[Any, ...]], *, level: float = 0.95, title: str = "", ax: Axes | None = None
 ) -> Figure:
     """Draws estimates with their intervals, a row each, in one panel for each kind.
 
@@ -202,12 +210,13 @@ def forest_figure(
             mark with a line. Rows with equal names are at the same height.
         level: Level of the intervals.
         title: Title above the figure.
+        ax: The axes to draw one panel into; None makes a figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
 
     Raises:
-        ArgumentError: No panel, or numbers and names of different lengths.
+        ArgumentError: No panel, several for `ax`, or numbers and names of different lengths.
 
     Example:
         >>> from rrjax.figures import forest_figure
@@ -227,8 +236,14 @@ def forest_figure(
     rows = list(dict.fromkeys(str(name) for panel in given.values() for name in panel.names))
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
-    figure = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
-    drawn = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
+    interval = f"estimate, and its {100 * level:.12g} % interval"
+    if ax is None:
+        figure = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
+        drawn = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
+        figure.supxlabel(interval, fontsize=10)
+    else:
+        (figure, _), drawn = one_panel(0, 0, title, ax, len(panels)), [ax]
+        ax.set_xlabel(interval)
     height = {name: place for place, name in enumerate(rows)}
     for axes, (name, panel) in zip(drawn, given.items(), strict=False):
         heights = np.asarray([height[str(row)] for row in panel.names])
@@ -239,11 +254,10 @@ def forest_figure(
         axes.plot(values, heights, "o", color=BLUE, markersize=5, zorder=3)
         if panel.are_shares:
             set_share_ticks(axes.xaxis)
-        axes.set_title(shortened(name, 40), fontsize=10)
+        axes.set_title(f"{axes.get_title()}\n{shortened(name, 40)}".strip(), fontsize=10)
         set_grid(axes, "x")
     for axes in drawn[len(panels) :]:
         axes.set_visible(False)
     drawn[0].set_yticks(range(len(rows)), [shortened(row) for row in rows])
     drawn[0].set_ylim(len(rows) - 0.4, -0.6)
-    figure.supxlabel(f"estimate, and its {100 * level:.12g} % interval", fontsize=10)
     return figure

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import as_power, in_words, new_figure, set_grid, set_share_ticks, set_ticks
-from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, line_at, shortened
+from rrjax.figures.axes import as_power, in_words, new_figure, no_axes, one_panel, set_grid, set_share_ticks, set_ticks
+from rrjax.figures.panels import legend_below
+from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, line_at, mechanism_line, shortened
+from rrjax.io.domain import YES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,15 +27,18 @@ _HALF_QUANTILE = 1.9207
 
 
 def likelihood_figure(
-    surface: Surface, labels: Sequence[object] = (), *, level: float = 0.95, title: str = ""
+    surface: Surface, labels: Sequence[object] = (), *, level: float = 0.95, title: str = "", ax: Axes | None = None
 ) -> Figure:
     """Draws the log-likelihood of two categories as a curve, of three over the triangle of their shares.
+
+    The curve is against the share of yes, if a label means yes, else against that of the first category.
 
     Args:
         surface: From `rrjax.inference.log_likelihood_surface`.
         labels: The names of the categories; their numbers by default.
         level: Confidence level of the surface's likelihood-ratio region, for its label.
         title: Title above the figure.
+        ax: The axes to draw into; None makes a figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -51,12 +56,9 @@ def likelihood_figure(
     names = [shortened(label) for label in labels] or [str(number) for number in range(theta.shape[1])]
     if len(names) != theta.shape[1]:
         raise ArgumentError(f"there are {theta.shape[1]} categories and {len(names)} labels", argument="labels")
-    draw, height, title_pad, kind = (_curve, 4.2, 6, "band") if len(names) == 2 else (_triangle, 5.4, 22, "region")
-    figure = new_figure(6.2, height)
-    axes = figure.subplots()
+    draw, height, kind = (_curve, 4.2, "band") if len(names) == 2 else (_triangle, 5.4, "region")
+    figure, axes = one_panel(6.2, height, title, ax)
     draw(axes, theta, surface, names, f"{100 * level:g} % likelihood-ratio {kind}")
-    if title:
-        axes.set_title(shortened(title, 300), fontsize=10, pad=title_pad)
     return figure
 
 
@@ -66,15 +68,16 @@ def _maximum() -> str:
 
 def _curve(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], region: str) -> None:
     value, inside = np.asarray(surface.log_likelihood, float), np.asarray(surface.inside)
-    share = theta[:, 0]
+    drawn = next((place for place, name in enumerate(names) if name.casefold() in YES), 0)
+    share = theta[:, drawn]
     axes.plot(share, value, color=BLUE, label="log-likelihood")
-    axes.axvline(float(surface.estimate[0]), color="0.4", linestyle=":", linewidth=1, label=_maximum())
+    axes.axvline(float(surface.estimate[drawn]), color="0.4", linestyle=":", linewidth=1, label=_maximum())
     if inside.any():
         axes.axvspan(share[inside].min(), share[inside].max(), color=PALE_BLUE, zorder=0, label=region)
         axes.axhline(value[inside].min(), color="0.6", linewidth=0.8, linestyle="--")
     axes.set_ylim(-_DEPTH, 0.5)
     set_share_ticks(axes.xaxis)
-    axes.set(xlabel=f"share of users with {names[0]}", ylabel="log-likelihood below its maximum, nats")
+    axes.set(xlabel=f"share of users with {names[drawn]}", ylabel="log-likelihood below its maximum, nats")
     set_grid(axes)
     axes.legend(fontsize=8, loc="lower center")
 
@@ -99,6 +102,7 @@ def _triangle(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str],
         Line2D([], [], color=RED, marker="o", linestyle="", label=_maximum()),
     ]
     axes.legend(handles=handles, fontsize=8, loc="upper left")
+    axes.set_title(axes.get_title(), fontsize=10, pad=22)
     axes.set_aspect("equal")
     axes.axis("off")
 
@@ -108,6 +112,7 @@ def profile_figure(
     *,
     limits: Mapping[str, tuple[float, float]] | None = None,
     title: str = "",
+    ax: Axes | None = None,
 ) -> Figure:
     """Draws profile log-likelihoods, one curve for each category.
 
@@ -117,6 +122,7 @@ def profile_figure(
             curves. Near the boundary the likelihood-ratio interval, where a curve crosses the dashed line, does not
             hold its level.
         title: Title above the figure.
+        ax: The axes to draw into; None makes a figure.
 
     Returns:
         The figure; `rrjax.figures.save(figure, path)` writes it.
@@ -127,8 +133,7 @@ def profile_figure(
         >>> counts = [5_200, 2_900, 1_000, 900]
         >>> figure = profile_figure({name: rrjax.inference.profile(counts, 2.0, i) for i, name in enumerate("abcd")})
     """
-    figure = new_figure(7.2, 4.4)
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 4.4, title, ax)
     for number, (name, profile) in enumerate(profiles.items()):
         colour = COLOURS[number % len(COLOURS)]
         share = _shares_to_draw(profile)
@@ -148,9 +153,7 @@ def profile_figure(
     bars = "" if limits is None else " (bars: exact intervals)"
     axes.set(xlabel=f"share of users{bars}", ylabel="profile log-likelihood, nats")
     set_grid(axes)
-    figure.legend(fontsize=8, loc="outside right upper")
-    if title:
-        axes.set_title(shortened(title, 300), fontsize=10)
+    legend_below(figure, axes.get_legend_handles_labels()[0], ax=ax)
     return figure
 
 
@@ -162,6 +165,7 @@ def _shares_to_draw(profile: ProfileLikelihood) -> np.ndarray:
     return np.linspace(max(low - 3e-4, 0), min(high + 3e-4, 1), 400)
 
 
+@no_axes
 def plan_figure(
     num_categories: int,
     epsilon: float,
@@ -204,7 +208,7 @@ def plan_figure(
     left.axvline(num_users, color="0.5", linewidth=0.9, linestyle=":")
     left.set(xlabel="users, N", ylabel="expected root mean squared error of a share")
     name = "randomized response" if design is None else design.name.replace("-", " ")
-    left.set_title(f"{name}, unbiased inversion", fontsize=10)
+    left.set_title(f"{name.capitalize()}, unbiased inversion", fontsize=10)
 
     centre = epsilon if np.isfinite(epsilon) else 1.0  # mechanisms of finite ε
     grid = np.geomspace(centre / 8, min(8 * centre, 30), 120)
@@ -215,51 +219,20 @@ def plan_figure(
 
     rows = [errors(value) for value in grid]
     for place, name in enumerate(errors(centre)):
-        right.plot(grid, [row[name] for row in rows], **line_at(place), label=name)
+        look = mechanism_line(name) | {"markevery": (2 * place, 16)}  # no two markers at one place
+        right.plot(grid, [row[name] for row in rows], **look, linewidth=1.3, label=name)
     if design is not None and np.isfinite(epsilon):
         error = float(inference.expected_rmse(num_categories, whole_users, epsilon, mechanism=kind))
         right.plot([epsilon], [error], "o", color="black", label=design.name.replace("-", " "))
     if np.isfinite(epsilon):
         right.axvline(epsilon, color="0.5", linewidth=0.9, linestyle=":")
     right.set_xlabel("ε, nats")
-    right.set_title(f"{num_users:,.0f} users, each mechanism's unbiased estimate", fontsize=10)
+    right.set_title(f"Unbiased estimates of {num_users:,.0f} users, by mechanism", fontsize=10)
     for axes in (left, right):
         _set_scales(axes)
         if target is not None:
             axes.axhline(target, color=RED, linewidth=0.9, linestyle="--", label="target")
-        axes.legend(fontsize=8)
-    return figure
-
-
-def two_category_figure(epsilons: Sequence[float] = (0.1, 0.5, 1.0, 2.0)) -> Figure:
-    """Draws the error of two categories, 1/(2·sinh(ε/2)·√N), with its well-known form for small ε, 1/(ε√N).
-
-    Errors are from the shares of the users themselves.
-
-    Args:
-        epsilons: ε in nats, one curve for each.
-
-    Returns:
-        The figure; `rrjax.figures.save(figure, path)` writes it.
-
-    Example:
-        >>> from rrjax.figures.inference import two_category_figure
-        >>> figure = two_category_figure([0.5, 2.0])
-    """
-    from rrjax import inference
-
-    figure = new_figure(6.2, 4.4)
-    axes = figure.subplots()
-    users = np.geomspace(100, 1e7, 60)
-    for place, value in enumerate(epsilons):
-        colour = COLOURS[place % len(COLOURS)]
-        exact = float(inference.expected_rmse(2, 1, value, estimand="users")) / np.sqrt(users)
-        axes.plot(users, exact, color=colour, label=f"ε = {value:g}")
-        axes.plot(users, 1 / (value * np.sqrt(users)), color=colour, linestyle=":")
-    axes.plot([], [], color="0.4", linestyle=":", label="1/(ε√N)")
-    axes.set(xlabel="users, N", ylabel="standard error of a share")
-    _set_scales(axes)
-    axes.legend(fontsize=8)
+        axes.legend(fontsize=7, labelspacing=0.3, loc="lower left")
     return figure
 
 

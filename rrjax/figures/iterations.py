@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import in_words, new_figure, set_grid, set_heading, set_limits, set_ticks
+from rrjax.figures.axes import in_words, new_figure, no_axes, set_grid, set_heading, set_limits, set_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.selection import population_of, restored
 from rrjax.figures.style import estimator_title, listed_values, panel_title, shortened, words_for
@@ -21,6 +21,7 @@ _LOOKS: tuple[Any, ...] = (("-", "o"), ("--", "s"), ((0, (1.5, 1)), "^"), ("-.",
 _VARIANTS = {"ibu": "IBU (plain EM)", "deflated": "deflated EM", "anderson": "Anderson acceleration"}
 
 
+@no_axes
 def convergence(dataset: xr.Dataset) -> Figure:
     """Draws how EM iterates approach the exact estimate (the paper's Fig. 4): a panel for every population and N.
 
@@ -69,9 +70,10 @@ def convergence(dataset: xr.Dataset) -> Figure:
     looks = dict(zip(map(str, distance["variant"].values), cycle(_LOOKS), strict=False))
     epsilons = distance["epsilon"].values
     shades = colormaps["plasma"](np.linspace(0, 0.8, max(len(epsilons), 2)))[: len(epsilons)]
+    of_rows: list[list[np.ndarray]] = [[np.empty(0)] for _ in populations]
     for (row, column), axes in np.ndenumerate(panels):
         which, num_users = populations[row], users[column]
-        cell, drawn = distance.sel({population: which, "num_users": num_users}), [np.empty(0)]
+        cell = distance.sel({population: which, "num_users": num_users})
         for shade, epsilon in zip(shades, epsilons, strict=True):
             for variant, (dash, marker) in looks.items():
                 y = np.asarray(cell.sel(epsilon=epsilon, variant=variant).transpose("iteration").values, float)
@@ -80,12 +82,9 @@ def convergence(dataset: xr.Dataset) -> Figure:
                     continue
                 look = {"color": shade, "linestyle": dash, "linewidth": 1.3 if dash == "-" else 1.7, "marker": marker}
                 axes.plot(iteration[shown], y[shown], **look, markersize=5, markevery=[len(shown) - 1])
-                drawn.append(y[shown])
+                of_rows[row].append(y[shown])
         axes.set_xscale("symlog", linthresh=1, linscale=0.4)
         axes.set_yscale("log")
-        values = np.concatenate(drawn)
-        values = values[values >= 1e-20 * values.max(initial=0)]
-        set_limits(axes, values, log=True)
         last = max(int(iteration.max()), 1)
         ticks = [0, *(10**power for power in range(len(str(last))))]
         axes.xaxis.set_major_locator(FixedLocator(ticks[:: -(-len(ticks) // 8)]))
@@ -93,6 +92,11 @@ def convergence(dataset: xr.Dataset) -> Figure:
         axes.set_xlim(-0.15 if iteration.min() == 0 else 0.9 * iteration.min(), 1.6 * last)
         axes.set_title(f"{panel_title(dataset, population, which)}, {words_for('num_users', num_users)}", fontsize=10)
         set_grid(axes)
+    for line, drawn in zip(panels, of_rows, strict=True):
+        values = np.concatenate(drawn)
+        for axes in line:
+            set_limits(axes, values[values >= 1e-20 * values.max(initial=0)], log=True)
+            axes.tick_params(labelleft=axes is line[0])
     for axes in panels[-1]:
         axes.set_xlabel("iteration t")
     what = f"squared distance from {estimator_title('mle_star')}"
@@ -105,8 +109,8 @@ def convergence(dataset: xr.Dataset) -> Figure:
     for name, (dash, mark) in looks.items():
         label = _VARIANTS.get(name, shortened(name))
         handles.append(Line2D([], [], color="0.25", linestyle=dash, marker=mark, markersize=5, label=label))
-    legend_below(figure, handles)
+    legend_below(figure, handles, "a marker ends a curve at its last iteration")
     if "num_categories" in dataset.attrs or dataset.coords.get("num_categories", distance).ndim == 0:
         size = dataset.attrs.get("num_categories", None) or dataset.coords["num_categories"].item()
-        set_heading(figure, f"{words_for('num_categories', size)}; a marker ends the curve at its last iteration")
+        set_heading(figure, words_for("num_categories", size))
     return figure

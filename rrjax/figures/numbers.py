@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import new_figure, set_grid, set_share_ticks
+from rrjax.figures.axes import new_figure, no_axes, set_grid, set_share_ticks
 from rrjax.figures.style import BLUE, PALE_BLUE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@no_axes
 def cdf_figure(
     lower: Sequence[float] | np.ndarray,
     upper: Sequence[float] | np.ndarray,

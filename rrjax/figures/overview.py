@@ -8,7 +8,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.figures import style
-from rrjax.figures.axes import new_figure
+from rrjax.figures.axes import new_figure, no_axes
 from rrjax.figures.panels import Layout, Legend, draw_panels, finish, listed
 from rrjax.figures.selection import check_metrics, fix, measured, population_of, prepared, spread_over
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@no_axes
 def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Figure:
     """Draws any study in small multiples: against its longest dimension, with panels over the next two.
 

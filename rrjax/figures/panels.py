@@ -55,8 +55,8 @@ class Legend:
         self.has_bands = False
         self.inv_leaves_panel = False
 
-    def draw(self, figure: Figure) -> None:
-        """Draws the legend below the panels."""
+    def draw(self, figure: Figure, note: str = "") -> None:
+        """Draws the legend below the panels, with a note above it."""
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
@@ -67,26 +67,29 @@ class Legend:
         ]
         if self.has_bands:
             handles.append(Patch(facecolor="0.5", alpha=0.3, label="±2 standard errors"))
-        if handles:
-            note = f"{style.estimator_title('inv')}, which is no distribution, may leave a panel"
-            legend_below(figure, handles, note if self.inv_leaves_panel else None)
+        of_inv = f"{style.estimator_title('inv')}, which is no distribution, may leave a panel"
+        legend_below(figure, handles, "\n".join(filter(None, [note, of_inv * self.inv_leaves_panel])))
 
 
-def legend_below(figure: Figure, handles: list[Any], title: str | None = None) -> None:
-    """Draws one legend below all panels, in as many columns as fit."""
+def legend_below(figure: Figure, handles: list[Any], title: str = "", ax: Axes | None = None) -> None:
+    """Draws one legend below all panels, in as many columns as fit, with a title above; of given axes, inside them."""
+    if ax is not None:
+        ax.legend(handles=handles, fontsize=8)
+    if ax is not None or not (handles or title):
+        return
     # Approximate inches: text, line and space of each entry.
     widths = [len(str(handle.get_label())) * 0.6 * 9 / 72 + 0.75 for handle in handles]
     available = figure.get_figwidth()
-    columns = len(handles) if sum(widths) <= available else max(1, int(available / max(widths)))
+    columns = len(handles) or 1 if sum(widths) <= available else max(1, int(available / max(widths)))
     look = {"handlelength": 3.2, "frameon": False, "fontsize": 9, "title_fontsize": 8}
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title, **look)
 
 
 def finish(figure: Figure, legend: Legend, dataset: xr.Dataset, *heading: str, drawn: Sequence[str] = ()) -> None:
     """Writes the heading and the legend; `drawn` describes the part of the dataset that is drawn, if not all."""
-    note = f"\n(drawn: {'; '.join(drawn)}; the dataset has them all)" if drawn else ""
-    set_heading(figure, "; ".join(filter(None, [*heading, style.seeds_note(dataset)])) + note)
-    legend.draw(figure)
+    title = "; ".join(filter(None, [*heading, style.seeds_note(dataset)]))
+    set_heading(figure, title[:1].upper() + title[1:] if title.isascii() else title)
+    legend.draw(figure, f"drawn: {'; '.join(drawn)}; the dataset has them all" if drawn else "")
 
 
 def listed(coordinates: Mapping[str, Any]) -> str:
@@ -95,17 +98,31 @@ def listed(coordinates: Mapping[str, Any]) -> str:
 
 
 def draw_panels(
-    panels: np.ndarray, dataset: xr.Dataset, layout: Layout, legend: Legend, *, small: bool = True
-) -> list[list[np.ndarray]]:
-    """Draws the curves of each panel with labels and titles; returns the values that each must include."""
+    panels: np.ndarray, dataset: xr.Dataset, layout: Layout, legend: Legend, *, small: bool = True, shared: bool = False
+) -> None:
+    """Draws the curves of each panel with labels and titles.
+
+    The panels of a row, or all, have one scale, unless a linear one hides the differences within a panel.
+    """
     rows, columns, x = layout
-    values = [
+    drawn = [
         [
             draw_panel(axes, fix(dataset, **along, **down)[0], metric, x, legend)
             for axes, (_, down) in zip(line, columns, strict=True)
         ]
         for line, (_, metric, along) in zip(panels, rows, strict=True)
     ]
+    whole = [([*panels.flat], [each for of_row in drawn for each in of_row])]
+    for line, values in whole if shared else zip(panels, drawn, strict=True):
+        least = min(np.ptp(own) if len(own) else -1 for own, _ in values)
+        is_log = all(axes.get_yscale() == "log" for axes in line)
+        if least >= 0 and (is_log or least >= 0.25 * np.ptp(np.concatenate([own for own, _ in values]))):
+            set_scale(line, values, legend)
+            for axes in line:
+                axes.tick_params(labelleft=axes in list(panels[:, 0]))
+        else:
+            for axes, own in zip(line, values, strict=True):
+                set_scale([axes], [own], legend)
     for line, (label, _, _) in zip(panels, rows, strict=True):
         line[0].set_ylabel(label, fontsize=9)
     for axes, (title, _) in zip(panels[0], columns, strict=True):
@@ -116,17 +133,33 @@ def draw_panels(
         axes.set_xlabel(style.AXES[x], fontsize=9 if small else 10)
     for axes in panels.flat if small else ():
         axes.tick_params(labelsize=8)
-    return values
 
 
-def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> np.ndarray:
-    """Draws all estimators of a dataset over estimator and x; returns the values that the limits must include."""
+def set_scale(panels: Sequence[Axes], drawn: Sequence[tuple[np.ndarray, np.ndarray]], legend: Legend) -> None:
+    """Sets the limits of panels to those of all that `draw_panel` has drawn in them."""
+    log = all(axes.get_yscale() == "log" for axes in panels)
+    values, of_inv = map(np.concatenate, zip(*drawn, strict=True))
+    # Inv may be no distribution: with limits for its errors, the differences of the others could be invisible.
+    if not len(values) or (len(of_inv) and span_of(np.concatenate([values, of_inv]), log) <= 2 * span_of(values, log)):
+        values = np.concatenate([values, of_inv])
+    elif len(of_inv):
+        legend.inv_leaves_panel = True
+    for axes in panels:
+        axes.set_yscale("log" if log else "linear")
+        set_limits(axes, values, log=log)
+
+
+def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> tuple[np.ndarray, np.ndarray]:
+    """Draws all estimators of a dataset over estimator and x; returns the values for `set_scale`, Inv's apart."""
     if x not in dataset.dims:
         raise ArgumentError(f"nothing to draw against: {x} is no dimension of this dataset", argument="dataset")
     # A metric of the user may be negative.
     log = metric != "nll" and (metric in METRICS or not bool((dataset[metric] < 0).any()))
     along = np.asarray(dataset[x].values, float)
-    values_of_others, values_of_inv, bands = [np.empty(0)], [np.empty(0)], []
+    values_of_others, values_of_inv = [np.empty(0)], [np.empty(0)]
+    set_x(axes, along[np.isfinite(along)], x)
+    if log:
+        axes.set_yscale("log")
     for name in dataset["estimator"].values:
         curve = dataset.sel(estimator=name)
         others = [dim for dim in curve[metric].dims if dim != x]
@@ -148,28 +181,17 @@ def draw_panel(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Leg
         low, high = mean - half, mean + half
         values = values_of_inv if str(name) == "inv" else values_of_others
         values += [mean[good], high[band], low[band & ((low > 0) | (not log))]]
-        if band.any():
-            bands.append((band, low, high, look.colour))
-    values, of_inv = np.concatenate(values_of_others), np.concatenate(values_of_inv)
-    # Inv may be no distribution: with limits for its errors, the differences of the others could be invisible.
-    if not len(values) or (len(of_inv) and span_of(np.concatenate([values, of_inv]), log) <= 2 * span_of(values, log)):
-        values = np.concatenate([values, of_inv])
-    elif len(of_inv):
-        legend.inv_leaves_panel = True
-    if log:
-        axes.set_yscale("log")
-    set_limits(axes, values, log=log)
-    set_x(axes, along[np.isfinite(along)], x)
-    for band, low, high, colour in bands:
+        if not band.any():
+            continue
         legend.has_bands = True
-        if log:  # a band that reaches zero ends at the edge of the panel
-            low = np.where(low > 0, low, min(axes.get_ylim()[0], np.nanmin(high[band])))
+        if log:  # a band that reaches zero leaves the panel
+            low = np.maximum(low, np.finfo(float).tiny)
         if band.sum() > 1:
-            axes.fill_between(along, low, high, where=band, color=colour, alpha=0.16, linewidth=0, zorder=1)
+            axes.fill_between(along, low, high, where=band, color=look.colour, alpha=0.16, linewidth=0, zorder=1)
         else:
-            axes.vlines(along[band], low[band], high[band], color=colour, linewidth=1, zorder=1)
+            axes.vlines(along[band], low[band], high[band], color=look.colour, linewidth=1, zorder=1)
     set_grid(axes)
-    return values
+    return np.concatenate(values_of_others), np.concatenate(values_of_inv)
 
 
 def magnify(axes: Axes, dataset: xr.Dataset, metric: str, x: str, legend: Legend) -> None:

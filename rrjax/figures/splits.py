@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rrjax.figures.axes import in_words, new_figure, set_grid, set_log_ticks, set_share_ticks
+from rrjax.figures.axes import in_words, new_figure, no_axes, set_grid, set_log_ticks, set_share_ticks
 from rrjax.figures.style import line_at
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _MOST_WORDS = 3
 """Largest number of crossovers that all have words; of more, the first and the last."""
 
 
+@no_axes
 def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int, *, title: str = "") -> Figure:
     """Draws the expected errors of the ways to spend ε on several columns, against ε.
 
@@ -76,8 +77,8 @@ def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int,
         set_grid(axes)
         axes.legend(fontsize=8, title="a user reports", title_fontsize=8)
     left.set_ylabel("expected root mean squared error")
-    left.set_title("a share in a column", fontsize=10)
-    right.set_title("a cell in the table of two columns", fontsize=10)
+    left.set_title("Share in a column", fontsize=10)
+    right.set_title("Cell in the table of two columns", fontsize=10)
     return figure
 
 

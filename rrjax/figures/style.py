@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 BLUE, RED, PALE_BLUE = "#1b4f8a", "#c4572f", "#dde8f5"
-COLOURS = (BLUE, RED, "#4a8f5b", "#8a5a9e", "#7a6a2f", "#444444")
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+COLOURS = (BLUE, RED, "#4a8f5b", "#8a5a9e", "#7a6a2f", "#444444", "#2a9aa8", "#c23b6e")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 2, 2, 2)), (0, (3, 1)))
 SPARE_STYLES = (
     Style("#000000", (0, (1, 1)), "*", 6),
     Style("#c23b6e", (0, (3, 1, 1, 1)), "P", 5),
@@ -52,8 +52,16 @@ def line_of(style: Style) -> dict[str, Any]:
 
 
 def line_at(place: int) -> dict[str, Any]:
-    """Colour and dash of the n-th curve; 36 are different."""
+    """Colour and dash of the n-th curve; 64 are different."""
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[(place + place // len(COLOURS)) % len(DASHES)]}
+
+
+def mechanism_line(name: str) -> dict[str, Any]:
+    """Colour, dash and marker of a mechanism of K and ε, the same in all figures."""
+    from rrjax.mechanisms import MECHANISMS
+
+    place = list(MECHANISMS).index(name.replace(" ", "-"))
+    return line_at(place) | {"marker": "osD^vP*X"[place % 8], "markersize": 5}
 
 
 def shortened(label: object, width: int = 24) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError, number
 from rrjax.figures import style
-from rrjax.figures.axes import in_words, new_figure, set_heading
+from rrjax.figures.axes import in_words, new_figure, no_axes, set_heading
+from rrjax.figures.panels import legend_below
 from rrjax.figures.selection import population_of, prepared, rounding, spread_over
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@no_axes
 def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     """Draws maps of the wins and losses of one estimator against the best of the others, for every population and K.
 
@@ -53,10 +55,6 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
         raise ArgumentError.about(
             "estimator", f"{estimator} is not in the dataset, which has: {style.listed_values(names)}", value=estimator
         )
-    if len(names) < 2:
-        raise ArgumentError(
-            f"{estimator} is the only estimator: there is no other one to compare it with", argument="dataset"
-        )
     maps = _Maps.of(dataset)
     ratio, sign, known, tested = _compared(dataset, metric, estimator, names, maps.kept)
     ratio, sign, known = (values.reshape(maps.shape) for values in (ratio, sign, known))
@@ -77,15 +75,16 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     bar = maps.figure.colorbar(image, ax=maps.axes, extend="both" if clipped else "neither", fraction=0.04, pad=0.02)
     what = f"{style.short_label(metric)} of {title}"
     bar.set_label(f"log$_2$ of {what}\nover that of the best other estimator", fontsize=9)
-    signs = f"−: lower than the best other one, {title} wins; +: higher, loses"
-    signs += "; none: within 2 standard errors, or equal up to rounding" if tested else "; none: equal up to rounding"
     won, lost = int((known & (sign < 0)).sum()), int((known & (sign > 0)).sum())
-    signs += f"\n{number(won, 'win', 'wins')} and {number(lost, 'loss', 'losses')} in "
-    signs += number(int(known.sum()), "configuration", "configurations")
-    set_heading(maps.figure, signs + maps.left_out)
+    heading = f"{title} against the best other estimator: {number(won, 'win', 'wins')} and "
+    heading += f"{number(lost, 'loss', 'losses')} in {number(int(known.sum()), 'configuration', 'configurations')}"
+    set_heading(maps.figure, heading)
+    tie = "within 2 standard errors, or equal up to rounding" if tested else "equal up to rounding"
+    legend_below(maps.figure, [], f"−: {title} wins; +: it loses; no sign: {tie}{maps.left_out}")
     return maps.figure
 
 
+@no_axes
 def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     """Draws maps of the estimator with the smallest error, for every population and K.
 
@@ -114,10 +113,6 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
 
     dataset = prepared(dataset, [metric])
     names = [str(name) for name in dataset["estimator"].values]
-    if len(names) < 2:
-        raise ArgumentError(
-            f"{names[0]} is the only estimator: there is no other one to compare it with", argument="dataset"
-        )
     maps = _Maps.of(dataset)
     mean = _values(dataset[metric], "estimator", maps.kept)
     best = np.where(np.isfinite(mean), mean, np.inf).argmin(axis=0).reshape(maps.shape)
@@ -146,12 +141,12 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     titles = [f"{style.shortened(style.estimator_title(name))}: {number}" for name, number in won.items()]
     handles = [_handle(entry) for entry in styles.values()]
     columns = min(len(handles), 4)
-    maps.figure.legend(handles, titles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
-    heading = f"smallest {style.short_label(metric)}, and how often of "
-    heading += number(int(known.sum()), "configuration", "configurations")
-    heading += "\npale: another one is "
-    heading += "within 2 standard errors, or equal up to rounding" if tested else "equal up to rounding"
-    set_heading(maps.figure, heading + maps.left_out)
+    tie = "within 2 standard errors, or equal up to rounding" if tested else "equal up to rounding"
+    look: dict[str, Any] = {"ncols": columns, "frameon": False, "fontsize": 9, "title_fontsize": 8}
+    note = f"pale: another one is {tie}{maps.left_out}"
+    maps.figure.legend(handles, titles, loc="outside lower center", title=note, **look)
+    number_of_all = number(int(known.sum()), "configuration", "configurations")
+    set_heading(maps.figure, f"Smallest {style.short_label(metric)} in {number_of_all}, by estimator")
     return maps.figure
 
 
@@ -181,6 +176,9 @@ class _Maps(NamedTuple):
     @classmethod
     def of(cls, dataset: xr.Dataset) -> _Maps:
         """The figure, with all texts around the panels."""
+        if dataset.sizes["estimator"] < 2:
+            alone = dataset["estimator"].values[0]
+            raise ArgumentError(f"{alone} is the only estimator: there is no other to compare with", argument="dataset")
         population = population_of(dataset)
         layout = (population, "num_categories", "num_users", "epsilon")
         kept = [name for name in layout if name in dataset.dims]
@@ -204,7 +202,7 @@ class _Maps(NamedTuple):
         for axes in panels[-1]:
             axes.set_xlabel(style.AXES["epsilon"], fontsize=9)
         left = style.shares_drawn((len(columns), shape[0], "populations"), (len(rows), shape[1], "K"))
-        note = f"\n(drawn: {' and '.join(left)}; counted are all, and the dataset has them all)" if left else ""
+        note = f"\ndrawn: {' and '.join(left)}; counted are all, and the dataset has them all" if left else ""
         places = [(int(which), int(size)) for size in rows for which in columns]
         return cls(figure, panels, kept, shape, places, note)
 

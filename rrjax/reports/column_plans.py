@@ -17,6 +17,7 @@ from rrjax.reports.plans import check_users
 from rrjax.reports.reading import in_float64
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WAYS = {"all": "all columns", "sampled": "{}, drawn at random", "among fakes": "1, among fake answers"}
@@ -101,10 +102,12 @@ class ColumnPlan(Answer):
             "columns are made up, so that the report does not tell which column it is (RS+FD)",
         }
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The errors of each way against ε."""
         from rrjax.figures import splits_figure
+        from rrjax.figures.axes import refuse_axes
 
+        refuse_axes(ax)
         title = f"{self._sizes}; {form.number(self.num_users, 'user', 'users')}"
         return splits_figure(self.num_categories, self.epsilon, self.num_users, title=title)
 

@@ -33,6 +33,7 @@ from rrjax.reports.reports import Reports
 from rrjax.reports.truth import read_truth, true_shares
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from rrjax.reports.truth import Truth
@@ -172,9 +173,9 @@ class Comparison(Answer):
                 ]
         return [measures, *self.sentences, *map(Caution, self.cautions), self.cells(top)]
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The largest categories by the leading estimates and in truth, with simultaneous intervals; shares by rank."""
-        return share_figure(self.reports, self.shown, self.truth, self.level)
+        return share_figure(self.reports, self.shown, self.truth, self.level, ax=ax)
 
 
 def compared(

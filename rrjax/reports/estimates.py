@@ -25,6 +25,7 @@ from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
@@ -277,27 +278,31 @@ def share_figure(
     truth: np.ndarray | None,
     level: float,
     titles: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draws estimates with simultaneous intervals, because the figure shows the largest categories.
 
-    A category is marked if its interval excludes zero, so that mark and interval agree.
+    Of a design with a yes it shows the share of yes alone. A category is marked if its interval excludes zero, so that
+    mark and interval agree.
     """
     from rrjax.figures import estimate_figure
 
     with jax.enable_x64(True):
         limits = inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni")
-    lower, upper = np.asarray(limits.lower), np.asarray(limits.upper)
+    drawn = slice(None) if reports.yes is None else [reports.yes]
+    lower, upper = np.asarray(limits.lower)[drawn], np.asarray(limits.upper)[drawn]
     return estimate_figure(
-        reports.labels,
-        {estimate.estimator.name: estimate.theta for estimate in estimates},
+        reports.labels[drawn],
+        {estimate.estimator.name: estimate.theta[drawn] for estimate in estimates},
         standard_error=reports.standard_error,
-        truth=truth,
+        truth=None if truth is None else truth[drawn],
         limits=(lower, upper),
         limits_label=f"{form.interval(level)}, all at once",
         found=lower > 0,
         title=f"{reports.called} in column {reports.counted.column}, "
         f"K = {reports.num_categories:,}, ε = {reports.epsilon:.4g}",
         titles=titles,
+        ax=ax,
     )
 
 

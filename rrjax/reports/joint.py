@@ -27,6 +27,7 @@ from rrjax.reports.separate_columns import MOST_CELLS, SeparateColumns
 
 if TYPE_CHECKING:
     import xarray
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_DENSE_CELLS = 512
@@ -144,7 +145,7 @@ class JointShares(OfColumns):
             ]
         }
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The joint table of two columns as a heat map of the leading estimate.
 
         Raises:
@@ -156,7 +157,7 @@ class JointShares(OfColumns):
             raise refusal("plot", f"{option('plot', '--plot')}: a joint table is drawn of two columns; these are more")
         labels = [each.domain.labels().tolist() for each in self.reports.metadata]
         title = f"{figure_title(self.reports)}; {next(iter(self.shares))} estimate"
-        return joint_figure(self.reports.names, labels, self._leading.reshape(self.shape), title=title)
+        return joint_figure(self.reports.names, labels, self._leading.reshape(self.shape), title=title, ax=ax)
 
     def to_xarray(self) -> xarray.Dataset:
         """The joint table as a dataset of xarray, with a dimension for each column.

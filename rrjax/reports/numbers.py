@@ -26,6 +26,7 @@ from rrjax.reports.reports import FALSE_ALARM
 from rrjax.reports.truth import check_true, true_shares
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from rrjax.reports.truth import Truth
@@ -363,10 +364,12 @@ class NumberStatements(Answer):
             rows.append([name, said(estimate), limits])
         return Cells(["", "estimate", f"{form.in_full(self.level)} limits"], rows)
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The distribution function with its limits, and the shares."""
         from rrjax.figures import cdf_figure
+        from rrjax.figures.axes import refuse_axes
 
+        refuse_axes(ax)
         found, metadata = self.reports.counted, self.reports.counted.metadata
         return cdf_figure(
             found.lower,
@@ -375,7 +378,8 @@ class NumberStatements(Answer):
             band=(self.band.lower, self.band.upper) if self.band.feasible else None,
             band_label=f"{form.in_full(self.level)} limits, all together",
             name=metadata.column,
-            title=f"{found.num_reports:,} reports, {metadata.mechanism.name}, ε = {metadata.effective_epsilon:.4g}",
+            title=f"{found.num_reports:,} reports, {metadata.mechanism.name.replace('-', ' ')}, "
+            f"ε = {metadata.effective_epsilon:.4g}",
         )
 
 

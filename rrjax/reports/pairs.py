@@ -21,6 +21,7 @@ from rrjax.reports.reading import in_float64
 from rrjax.reports.separate_columns import MOST_CELLS, SeparateColumns
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NUM_DRAWS = 9999
@@ -141,7 +142,7 @@ class Pairs(OfColumns):
         rest = f"… and {form.number(left, 'more pair', 'more pairs')}" if left else ""
         return Cells([*headings(self.level), "p", "p of all"], rows, rest, width=None)
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """Cramér's V of all pairs as a triangle of cells; significant pairs are marked."""
         from rrjax.figures import association_figure
 
@@ -151,6 +152,7 @@ class Pairs(OfColumns):
             {tuple(pair["columns"]): pair["cramers_v"] for pair in known},
             significant=[tuple(pair["columns"]) for pair in self.significant],
             title=figure_title(self.reports),
+            ax=ax,
         )
 
 

@@ -22,6 +22,7 @@ from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsil
 from rrjax.reports.reading import in_float64
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PROTECTS = 8.0
@@ -287,10 +288,12 @@ class Plan(Answer):
             "operations": "additions and hashes, roughly",
         }
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The error against the number of users and against ε, for each mechanism."""
         from rrjax.figures import plan_figure
+        from rrjax.figures.axes import refuse_axes
 
+        refuse_axes(ax)
         return plan_figure(
             self.target.num_categories,
             self.epsilon,

@@ -21,6 +21,7 @@ from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from rrjax.models import FitError
@@ -164,7 +165,7 @@ class Regression(OfReports):
             rows.append([form.printable(term), *shown])
         return Cells(["", "estimate", self._error, form.interval(self.level), "p"], rows, width=30)
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The coefficients of the covariates, a panel for each category."""
         from rrjax.figures import forest_figure
         from rrjax.figures.estimates import Statements
@@ -176,7 +177,7 @@ class Regression(OfReports):
             names = [str(term) for term in table["term"][rows]]
             panels[f"{label}, not {self.reference}"] = Statements(names, values, lower, upper, mark=0)
         users = f"{self.num_rows:,} {'simulated ' if self.reports.simulated else ''}users"
-        return forest_figure(panels, level=self.level, title=f"Log-odds per unit of each covariate; {users}")
+        return forest_figure(panels, level=self.level, title=f"Log-odds per unit of each covariate; {users}", ax=ax)
 
     @property
     def _others(self):

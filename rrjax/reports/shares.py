@@ -33,6 +33,7 @@ from rrjax.reports.estimates import (
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
@@ -200,10 +201,10 @@ class Shares(OfReports):
         """The categories with the largest shares."""
         return {"top": rows_of(self.reports, self._thetas, top, intervals=self.intervals)}
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The largest categories with simultaneous intervals, and all shares by rank."""
         titles = {each.estimator.name: named for each, named in zip(self.estimates, self.headings, strict=True)}
-        return share_figure(self.reports, self.estimates, None, self.intervals.level, titles)
+        return share_figure(self.reports, self.estimates, None, self.intervals.level, titles, ax)
 
 
 def shares_of(

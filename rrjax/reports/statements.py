@@ -24,6 +24,7 @@ from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Groups: TypeAlias = str | Mapping[Any, Any] | Iterable[str | Mapping[Any, Any]]
@@ -156,7 +157,7 @@ class Statements(OfReports):
         del top
         return {"statements": [each.facts() for each in self.estimates]}
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """A panel for each statement, but for quantiles of labels that are no numbers.
 
         Raises:
@@ -186,7 +187,7 @@ class Statements(OfReports):
             )
         reports = self.reports
         title = f"{reports.called} in column {reports.counted.column}, ε = {reports.epsilon:.4g}"
-        return forest_figure(panels, level=self.level, title=title)
+        return forest_figure(panels, level=self.level, title=title, ax=ax)
 
 
 def _column(name: str, values: list[Any]) -> np.ndarray:

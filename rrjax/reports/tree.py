@@ -29,6 +29,7 @@ from rrjax.reports.reading import in_float64
 from rrjax.reports.separate_columns import MOST_CELLS, SeparateColumns
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_FIT_DRAWS, LEAST_FIT_DRAWS = 499, 99
@@ -93,12 +94,12 @@ class Tree(OfColumns):
         del top
         return Cells(headings(self.level), [*map(cells_of_pair, self.edges)], width=None)
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """The tree: columns joined by edges with their Cramér's V."""
         from rrjax.figures import tree_figure
 
         edges = {tuple(edge["columns"]): edge["cramers_v"] for edge in self.edges}
-        return tree_figure(self.reports.names, edges, title=figure_title(self.reports))
+        return tree_figure(self.reports.names, edges, title=figure_title(self.reports), ax=ax)
 
 
 @in_float64

@@ -26,6 +26,7 @@ from rrjax.reports.reading import check_design
 from rrjax.reports.yes_or_no import place_of_yes, said
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 AMONG = {"complying": "among those who follow the rule", "all": "among all", "least": "among all (lower bound)"}
@@ -225,7 +226,7 @@ class TwoSampleShares(Answer):
             rows.append([title, *known, form.between(lower, upper) if math.isfinite(lower) else ""])
         return Cells(["", "estimate", "std. error", form.interval(self.level)], rows, width=60)
 
-    def figure(self) -> Figure:
+    def figure(self, ax: Axes | None = None) -> Figure:
         """Both unknown shares with their intervals."""
         from rrjax.figures import forest_figure
 
@@ -233,7 +234,7 @@ class TwoSampleShares(Answer):
         share, _, lower, upper = zip(*list(self.shares.values())[:2], strict=True)
         title = f"{self.reports.numbers} answers of two samples\nshare of yes: {self.fields['share_is']}"
         panel = (names, share, lower, upper, True)
-        return forest_figure({self.reports.design.name: panel}, level=self.level, title=title)
+        return forest_figure({self.reports.design.name.replace("-", " "): panel}, level=self.level, title=title, ax=ax)
 
 
 def read_two_samples(

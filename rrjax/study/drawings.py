@@ -125,7 +125,7 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
         >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
         >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
         >>> [drawing.title for drawing in drawings.of_study(result)]
-        ['Overview: MSE', 'Overview: NLL', 'Which estimator is closest where']
+        ['Overview: MSE', 'Overview: NLL', 'Closest estimators']
     """
     if dataset.sizes.get("mechanism", 1) > 1:
         labels = [str(label) for label in dataset["mechanism"].values]
@@ -149,7 +149,7 @@ def _maps(dataset: xr.Dataset) -> list[Drawing]:
     found = [
         Drawing(
             "closest",
-            "Which estimator is closest where",
+            "Closest estimators",
             "The one with the smallest mean squared error.",
             partial(figures.closest, dataset),
         )
@@ -157,7 +157,7 @@ def _maps(dataset: xr.Dataset) -> list[Drawing]:
     return found + [
         Drawing(
             name.replace("_", "-"),
-            f"Where {_ADAPTING[name]} wins",
+            f"Wins and losses of {_ADAPTING[name]}",
             "Its mean squared error relative to that of the best of the other estimators.",
             partial(figures.wins, dataset, estimator=name),
         )
@@ -243,13 +243,13 @@ def of_em(dataset: xr.Dataset) -> list[Drawing]:
         >>> import xarray as xr
         >>> from rrjax.study import drawings
         >>> drawings.of_em(xr.Dataset(attrs={"num_categories": 500}))[0].title
-        'Figure 4: EM on its way to MLE* (K = 500)'
+        'Figure 4: Convergence of EM to MLE* (K = 500)'
     """
     exact = estimator_title("mle_star")
     return [
         Drawing(
             f"figure-{CONVERGENCE}",
-            f"Figure {CONVERGENCE}: EM on its way to {exact} (K = {dataset.attrs['num_categories']})",
+            f"Figure {CONVERGENCE}: Convergence of EM to {exact} (K = {dataset.attrs['num_categories']})",
             "Squared distance of the iterates to the exact maximum, one simulated collection a panel and ε. "
             "The paper follows IBU alone; deflated EM and its acceleration are ours.",
             partial(figures.convergence, dataset),

@@ -15,7 +15,8 @@ from refusals import refused
 from rrjax.estimators.catalogue import ESTIMATORS, Estimator, Style
 from rrjax.figures import estimate_figure, forest_figure, save
 from rrjax.figures.estimates import Statements
-from rrjax.figures.style import line_at, styles_of
+from rrjax.figures.style import line_at, mechanism_line, styles_of
+from rrjax.mechanisms import MECHANISMS
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -24,7 +25,9 @@ TRUTH = [0.55, 0.25, 0.15, 0.05]
 
 
 def test_the_largest_come_first_and_all_are_ranked(tmp_path):
-    figure = estimate_figure("abcd", ESTIMATES, standard_error=0.02, truth=TRUTH, top=3)
+    estimates = {name: np.r_[theta, np.zeros(6)] for name, theta in ESTIMATES.items()}
+    truth = np.r_[TRUTH, np.zeros(6)]
+    figure = estimate_figure("abcdefghij", estimates, standard_error=0.02, truth=truth, top=3)
     left, right = figure.axes
     assert [text.get_text() for text in left.get_yticklabels()] == ["a", "b", "c"]
     drawn = {line.get_label(): line.get_xdata() for line in left.get_lines()}
@@ -36,6 +39,8 @@ def test_the_largest_come_first_and_all_are_ranked(tmp_path):
     np.testing.assert_array_equal(ranked["truth"], TRUTH)
     assert {line.get_linestyle() for line in right.get_lines()} >= {"-", "--"}  # told apart without colour
     figure.savefig(tmp_path / "figure.png")
+    (alone,) = estimate_figure("abcd", ESTIMATES, standard_error=0.02).axes  # few need no panel by rank
+    assert len(alone.get_yticklabels()) == 4
 
 
 def test_a_million_categories_are_thinned_for_the_eye_alone():
@@ -73,8 +78,8 @@ def marks(figure):
 def test_an_estimator_of_the_catalogue_has_its_title_and_colour(monkeypatch):
     style = Style("#123456", (0, (7, 1)), "h", 4)
     monkeypatch.setitem(ESTIMATORS, "halfway", Estimator("halfway", lambda counts, epsilon: counts, "Half way", style))
-    theta = ESTIMATES["InvN"]
-    figure = estimate_figure("abcd", {"halfway": theta, "mle_star": theta, "inv_p": theta}, standard_error=0.1)
+    theta = [*ESTIMATES["InvN"], *[0.0] * 6]
+    figure = estimate_figure("abcdefghij", dict.fromkeys(["halfway", "mle_star", "inv_p"], theta), standard_error=0.1)
     assert marks(figure) == {
         "Half way": ("#123456", "h", "#123456"),
         "MLE*": (ESTIMATORS["mle_star"].style.colour, "s", "white"),
@@ -92,7 +97,9 @@ def test_any_other_name_is_drawn_as_it_is_and_apart_from_the_rest():
     styles = styles_of(names)
     assert len({(style.colour, style.marker) for style in styles.values()}) == len(names)
     assert len({(str(style.dash), style.marker) for style in styles.values()}) == len(names)  # and in grey
-    assert len({str(line_at(place)) for place in range(36)}) == 36
+    assert len({str(line_at(place)) for place in range(64)}) == 64
+    lines = [mechanism_line(name) for name in MECHANISMS]
+    assert [len({str(line[part]) for line in lines}) for part in ("color", "linestyle", "marker")] == [8, 8, 8]
 
 
 @pytest.mark.long
@@ -129,7 +136,7 @@ def test_matplotlib_is_loaded_by_drawing_alone():
     code = (
         "import sys, rrjax.figures, rrjax.study, rrjax.study.drawings, rrjax.study.report\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "rrjax.figures.inference.two_category_figure()\n"
+        "rrjax.figures.tree_figure('ab', {('a', 'b'): 0.5})\n"
         "assert not [name for name in sys.modules if name.startswith(('matplotlib.pyplot', 'rrjax.cli'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -113,7 +113,7 @@ def test_a_grid_of_four_dimensions_has_a_figure_for_each_value_of_the_last():
         assert drawing.title == f"Overview: MSE, Zipf exponent s = {exponent}"
         assert "One figure for each of 2 Zipf exponents." in drawing.caption
         figure = drawing.draw()
-        said = " ".join(figure.get_suptitle().split())
+        said = " ".join(f"{figure.get_suptitle()} {figure.legends[0].get_title().get_text()}".split())
         assert f"Zipf exponent s = {exponent}; 8 seeds" in said
         assert f"Zipf exponent s = {exponent} is one of 2 (0.01, 1.3)" in said
         assert "the dataset has them all" in said
@@ -136,16 +136,21 @@ def test_the_figures_of_many_values_are_a_few_and_say_so():
         figures.overview(study(), "mse", zipf=1.3)
 
 
+def note_of(figure):
+    return figure.legends[0].get_title().get_text().replace("\n", " ")
+
+
 @pytest.mark.long
 def test_what_is_chosen_of_many_is_said():
     dataset = study(epsilon=np.arange(1.0, 11.0))
-    said = figures.by_categories(dataset, zipf=1.3).get_suptitle().replace("\n", " ")
-    assert "4 of 10 values of ε; 1 of 3 populations; the dataset has them all" in said
+    assert "4 of 10 values of ε; 1 of 3 populations; the dataset has them all" in note_of(
+        figures.by_categories(dataset, zipf=1.3)
+    )
     many = study(distribution=list("abcdefgh"))
-    assert "6 of 8 populations; the dataset has them all" in figures.against_users(
-        many, num_categories=50, epsilon=1
-    ).get_suptitle().replace("\n", " ")
-    assert "5 of 8 populations" in figures.wins(many, estimator="cv_threshold").get_suptitle().replace("\n", " ")
+    assert "6 of 8 populations; the dataset has them all" in note_of(
+        figures.against_users(many, num_categories=50, epsilon=1)
+    )
+    assert "5 of 8 populations" in note_of(figures.wins(many, estimator="cv_threshold"))
 
 
 def every_figure():
@@ -189,8 +194,8 @@ def _number(text):
 
 @pytest.mark.parametrize("positive", [1, 2, 3, 4])
 def test_a_rank_is_never_zero(positive):
-    theta = np.r_[np.ones(positive), np.zeros(5)] / positive
-    ranks = drawn(figures.estimate_figure("abcdefghi"[: len(theta)], {"x": theta}, standard_error=0.1)).axes[1]
+    theta = np.r_[np.ones(positive), np.zeros(9)] / positive
+    ranks = drawn(figures.estimate_figure(range(len(theta)), {"x": theta}, standard_error=0.1)).axes[1]
     figure = Figure(layout="constrained")
     draw_ranked(figure.subplots(), theta[:positive])
     for axes in (ranks, drawn(figure).axes[0]):
@@ -201,6 +206,7 @@ def test_a_rank_is_never_zero(positive):
 
 def test_a_share_is_written_without_an_exponent():
     assert per_cent(1e-7) == "0.00001\N{NO-BREAK SPACE}%"
+    assert per_cent(12.5) == "1,250\N{NO-BREAK SPACE}%"
     assert per_cent(0.1 + 0.2) == "30\N{NO-BREAK SPACE}%"
     assert per_cent(-0.05) == "−5\N{NO-BREAK SPACE}%"
     assert [in_words(value) for value in (0, 5e5, 2e6, float("inf"))] == ["0", "500,000", "2\nmillion", "∞"]

@@ -66,6 +66,9 @@ svg path {{ fill: none; vector-effect: non-scaling-stroke; }}
 svg .span {{ stroke: var(--span); stroke-width: 7; }} svg .box {{ fill: var(--span); }}
 svg .mark {{ stroke: var(--mark); stroke-width: 3; }} svg .line {{ stroke: var(--rule); stroke-width: 1; }}
 svg.strip {{ width: 100%; min-width: 9rem; height: 1.4rem; border-left: 1px solid var(--edge); }}
+@media screen and (max-width: 40rem) {{ svg.strip {{ min-width: 6rem; }}
+  td:has(> .strip), th:has(> .ends) {{ position: sticky; right: 0; padding: .25rem 0 .25rem .5rem;
+    background: var(--paper); }} }}
 th .ends {{ display: flex; justify-content: space-between; gap: 1rem; font-weight: normal; white-space: nowrap; }}
 .plot {{ display: grid; grid-template: 16rem 1.8rem / 3.6rem 1fr; margin: .8rem 1rem .5rem 0; max-width: 60rem;
   font-size: .85rem; line-height: 1; color: var(--soft); }}
