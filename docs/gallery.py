@@ -19,7 +19,6 @@ import numpy as np
 import rrjax
 from rrjax import figures, inference
 from rrjax.figures import curves
-from rrjax.figures.inference import two_category_figure
 
 HERE = Path(__file__).parent
 PAGE, IMAGES = HERE / "gallery.md", HERE / "gallery"
@@ -298,14 +297,6 @@ PARTS: dict[str, dict[str, Entry]] = {
             ],
             lambda: rrjax.reports.plan_columns([4, 10, 16], 2.0, 50_000).figure(),
             "choose/mechanism.md",
-        ),
-        "two-categories": Entry(
-            "Two categories",
-            "The error of yes and no against N, beside the rule 1/(ε√N).",
-            "To see where the rule is good enough: for small ε.",
-            ["figures.inference.two_category_figure()"],
-            two_category_figure,
-            "../notebooks/04-an-honest-statement.ipynb",
         ),
     },
     "The likelihood": {

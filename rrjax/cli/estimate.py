@@ -68,7 +68,7 @@ def estimate(
     if joint.question is not None:
         answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
     elif asked.any() or isinstance(found, Numbers):
-        top = None if isinstance(found, Numbers) else output.top
+        top = None if isinstance(found, Numbers) and output.top == Output.top else output.top
         answer = ask(found, "statements", **asked.given, top=top, **given)
     else:
         answer = ask(found, "shares", **given)

@@ -140,7 +140,7 @@ class Evaluation:
         """The files that will be written, and all figures that are there."""
         names = [job.name for job in self.jobs] + ["convergence"] * self.has_em
         tables = [self.folder / f"{name}{end}" for name in names for end in (".nc", ".parquet", "-differences.parquet")]
-        figures = (self.folder / "figures").glob("*.p[nd][gf]")
+        figures = [each for each in (self.folder / "figures").glob("*") if each.suffix in (".png", ".pdf")]
         return [self.folder / "report.html", *tables, *sorted(figures)]
 
     @property

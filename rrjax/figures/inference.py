@@ -11,7 +11,6 @@ from rrjax.data.errors import ArgumentError
 from rrjax.figures.axes import as_power, in_words, new_figure, no_axes, one_panel, set_grid, set_share_ticks, set_ticks
 from rrjax.figures.panels import legend_below
 from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, line_at, mechanism_line, shortened
-from rrjax.io.domain import YES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,6 +67,8 @@ def _maximum() -> str:
 
 def _curve(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], region: str) -> None:
     value, inside = np.asarray(surface.log_likelihood, float), np.asarray(surface.inside)
+    from rrjax.io.domain import YES
+
     drawn = next((place for place, name in enumerate(names) if name.casefold() in YES), 0)
     share = theta[:, drawn]
     axes.plot(share, value, color=BLUE, label="log-likelihood")

@@ -254,8 +254,8 @@ def test_a_shell_completes_commands_flags_and_names(words, expected):
 
 @pytest.mark.skipif(not (DOCS / "index.md").exists(), reason="the pages of the documentation are not here")
 def test_pages_that_are_named_exist():
-    sources = "".join(file.read_text(encoding="utf-8") for file in Path(show.__file__).parent.glob("*.py"))
-    pages = set(re.findall(r'show\.explain\(.*, "([\w/-]+)"\)', sources))
+    sources = "".join(file.read_text(encoding="utf-8") for file in Path(show.__file__).parents[1].rglob("*.py"))
+    pages = set(re.findall(r'(?:show\.explain\(.*, |page: ClassVar\[str\] = )"([\w/-]+)"', sources))
     assert {"inference", "models"} <= pages
     for page in pages:
         assert (DOCS / f"{page}.md").exists(), page

@@ -22,6 +22,7 @@ except ImportError:  # not on Windows
 LOCK_TIMEOUT_SECONDS = 10.0
 """Time to wait for another process, if the operating system has no locks that end with their process."""
 _NOTE_BYTES = 128
+_NOTE = b'{"generation": '
 
 
 def sync_folder(folder: pathlib.Path) -> None:
@@ -55,7 +56,8 @@ class Lock:
         """Whether the file is a lock: empty, a note, or what a power cut left of one."""
         os.lseek(self.descriptor, 0, os.SEEK_SET)
         start = os.read(self.descriptor, _NOTE_BYTES + 1)
-        return len(start) <= _NOTE_BYTES and (not start.strip(b"\0 ") or start.startswith(b'{"generation": '))
+        text = start.strip(b"\0 ")
+        return len(start) <= _NOTE_BYTES and (text.startswith(_NOTE) or _NOTE.startswith(text))
 
     def write(self, **note: Any) -> None:
         """Replaces the note. It stays as it was if there is no room: it is a safeguard, and no reason to stop."""
