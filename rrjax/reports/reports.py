@@ -347,6 +347,11 @@ class Reports(ColumnQuestions):
 
         return read_truth(source, counts, self)
 
+    def __repr__(self) -> str:
+        """The number of reports, their column, domain, mechanism and ε, and what is odd about them, which is tested."""
+        _ = self.contradicted
+        return super().__repr__()
+
     def summary(self, name: str = "") -> str:
         """A sentence about the collection, which begins with a name if there are several."""
         of = "" if self.tallied is None else f" of {self.mechanism.name}"
