@@ -27,7 +27,7 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     if title:
-        figure.suptitle(_plain(title), fontsize=11)
+        set_heading(figure, _plain(title))
     return figure
 
 
