@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from rrjax.cli.answers import in_order, names_yes
 from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError, did_you_mean
 from rrjax.io.domain import Domain
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, TABLE, full_name, names_in
+from rrjax.reports.vector_parameters import in_order, names_yes
 
 if TYPE_CHECKING:
     from rrjax.mechanisms import Design, TwoSamples

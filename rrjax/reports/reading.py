@@ -38,6 +38,7 @@ from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE
 from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.reports.reports import Reports, checked
+from rrjax.reports.vector_parameters import in_order
 from rrjax.reports.yes_or_no import with_yes
 
 P = ParamSpec("P")
@@ -160,8 +161,17 @@ def kind_of(
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)
 
+    def several(kind, parts):
+        # Rounds have one ε, which the metadata are compared with.
+        given = {"epsilon": None if kind is Rounds else epsilon, "mechanism": design, "counts": counts}
+        odd = next((argument for argument, value in given.items() if value is not None), None)
+        if odd is not None:
+            problem = f"{option(odd)} does not apply to {kind.called_kind}: "
+            raise refusal(odd, f"{problem}{kind.instead}, or leave it out", value=given[odd])
+        return kind({number: reports_of(each) for number, each in parts.items()})
+
     if groups := groups_of(source):
-        return Groups({number: reports_of(each) for number, each in groups.items()})
+        return several(Groups, groups)
     if source.column is None and len(source.columns()) > 1:
         return columns_of(source, {"epsilon": epsilon, "domain": domain, "mechanism": design, "counts": counts})
     if of_numbers(source.metadata()):
@@ -169,7 +179,7 @@ def kind_of(
 
         return read_numbers(source, epsilon, domain, {"mechanism": design, "counts": counts})
     if rounds := several_rounds(source):
-        return Rounds({number: reports_of(each) for number, each in rounds.items()})
+        return several(Rounds, rounds)
     return reports_of(source)
 
 
@@ -422,11 +432,20 @@ def _design_of(mechanism, parameters):
     yes = numbers.pop("yes", None)
 
     def made(domain):
-        design = make_design(mechanism, numbers, domain.num_categories)
+        named = {
+            key: in_order(key, numbers[key], domain) for key in TABLE[mechanism].vectors if _of_answers(numbers, key)
+        }
+        design = make_design(mechanism, numbers | named, domain.num_categories)
         _check_sizes(domain.num_categories, "answers in the domain", mechanism=design.num_categories)
         return with_yes(design, domain, yes)
 
     return made
+
+
+def _of_answers(numbers, key):
+    """Whether a parameter names the answer of each of its numbers."""
+    value = numbers.get(key)
+    return isinstance(value, Mapping) or (isinstance(value, str) and ":" in value)
 
 
 def _two_samples(mechanism, parameters):

@@ -41,6 +41,19 @@ def test_an_answer_does_not_depend_on_the_questions_before():
     assert first.test_fit(draws=19).to_dict() == second.test_fit(draws=19).to_dict()
 
 
+@pytest.mark.parametrize("forced", ["yes:1/4,no:3/4", {"yes": 0.25, "no": 0.75}, {"no": "3/4", "yes": "1/4"}])
+def test_numbers_of_a_design_may_name_their_answers(tmp_path, forced):
+    (tmp_path / "a.csv").write_text("a\n" + "yes\n" * 40 + "no\n" * 60)
+
+    def shares(forced):
+        given = {"mechanism": "forced-response", "parameters": {"truth": "2/3", "forced": forced}}
+        return rrjax.read(tmp_path / "a.csv", domain=["no", "yes"], **given).shares().columns["likeliest"]
+
+    np.testing.assert_array_equal(shares(forced), shares([0.75, 0.25]))
+    with pytest.raises(ArgumentError):
+        shares({"yes": 0.25, "maybe": 0.75})
+
+
 @pytest.mark.parametrize(
     "ask",
     [
