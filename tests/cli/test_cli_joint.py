@@ -232,6 +232,7 @@ def test_columns_that_cannot_be_randomized_apart(survey, line, flag):
     assert not Path("s.parquet").exists()
 
 
+@pytest.mark.long
 def test_joint_estimates_that_cannot_be(survey):
     assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--seed", 1, "--out", "s.parquet")[0] == 0
     assert survey("randomize", "v.csv", "--column", "coin", "--epsilon", 1, "--out", "one.parquet")[0] == 0
@@ -251,6 +252,7 @@ def test_joint_estimates_that_cannot_be(survey):
         assert survey.error.flag == flag, line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flag", ["--by", "--weights"])
 def test_another_randomized_column_is_not_public(survey, flag):
     """By reports of `smokes` the shares of `drinks` would be alike for all who smoke and who do not."""

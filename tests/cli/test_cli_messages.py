@@ -188,6 +188,7 @@ def test_categories_without_an_interval_are_said_to_contradict_the_mechanism(inv
     assert "●!  ████" in invoke("estimate", "r.csv", *READ, "--epsilon", "1", "--estimator", "mle-star")[1]
 
 
+@pytest.mark.long
 def test_intervals_that_contradict_nothing_carry_no_mark(invoke):
     write_counts("r.csv", [5200, 2850, 1000, 950])
     _, out, _ = invoke("estimate", "r.csv", *READ, "--epsilon", "2")

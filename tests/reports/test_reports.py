@@ -48,6 +48,7 @@ def same(one, other):
     return said_by(one) | {"reports": None} == said_by(other) | {"reports": None}
 
 
+@pytest.mark.long
 def test_files_frames_and_counts_give_one_answer(table):
     read = rrjax.read("r.csv", epsilon=2.0, domain=LABELS).shares()
     counted = table.group_by("colour").len("n")
@@ -109,6 +110,7 @@ def test_the_figure_calls_estimates_as_the_table_does():
     assert {"closest", "likeliest"} <= {text.get_text() for text in legend.get_texts()}
 
 
+@pytest.mark.long
 def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     shares = rrjax.read(table, epsilon=2.0, domain=LABELS).shares()
     page = shares._repr_html_()
