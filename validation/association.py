@@ -42,6 +42,8 @@ HARD = {
     "two categories empty": (only_together(0.0), 1_000),
 }
 """Tables with rare or empty categories, and the number of users; ε = 2. The last two are independent."""
+MODERATE = {"V = .2": (np.full((4, 4), 0.05) + 0.05 * np.eye(4), 300, 3.0)}
+"""Tables of equal margins, the number of users, and ε."""
 FEWER = 4
 """One collection in so many has intervals of V and the information, which take most of the time."""
 DRAWS = 499
@@ -144,6 +146,7 @@ def simulated(number: int, shapes: Any = SHAPES, hard: Any = HARD) -> tuple[list
         for name in STRENGTHS
     ]
     settings += [(name, *given, 2.0) for name, given in hard.items()]
+    settings += [(name, *given) for name, given in MODERATE.items()] if hard else []
     found = [setting(*given, number, seed) for seed, given in enumerate(settings)]
     names = [
         [f"{row['shape'][0]} × {row['shape'][1]}", f"{row['users']:,}", f"{row['epsilon']:g}", row["strength"]]

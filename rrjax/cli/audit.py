@@ -10,9 +10,9 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Explain, Json, check_rate, flags
+from rrjax.cli.options import Explain, Json, flags
 from rrjax.cli.randomization import client_of, client_of_design
-from rrjax.data.errors import UsageError
+from rrjax.data.errors import UsageError, check_rate
 from rrjax.privacy.clients import Client
 from rrjax.reports import form
 
@@ -47,7 +47,7 @@ def audit(
     """
     from rrjax.privacy.audit import audit_mechanism
 
-    check_rate("--level", level)
+    check_rate("level", level)
     client = _client(randomizer, categories, epsilon)
     _check_work(client, draws)
     with show.status("Drawing reports …"), ending_at_once():

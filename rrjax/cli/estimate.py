@@ -8,12 +8,12 @@ import typer
 
 from rrjax.cli import show
 from rrjax.cli.asking import ask
-from rrjax.cli.compliance import Samples
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.joint import Joint
 from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
 from rrjax.cli.outlets import deliver
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
+from rrjax.cli.samples import Samples
 from rrjax.estimators.names import CLOSEST, LIKELIEST, NAMES
 
 

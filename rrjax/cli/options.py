@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from rrjax.cli.paths import DRAWS, READS, WRITES, guarding
-from rrjax.data import errors
-from rrjax.data.errors import DataError, UsageError, did_you_mean, naming_flags
+from rrjax.data.errors import DataError, UsageError, check_rate, did_you_mean, naming_flags
 from rrjax.estimators.names import NAMES
 from rrjax.io.labels import listed_in as listed_in
 from rrjax.io.write import table_suffix
@@ -97,8 +96,8 @@ class Confidence:
 
     def __post_init__(self) -> None:
         """Refuses levels and rates outside of (0, 1)."""
-        check_rate("--level", self.level)
-        check_rate("--fdr", self.fdr, small=True)
+        check_rate("level", self.level)
+        check_rate("fdr", self.fdr, small=True)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -280,11 +279,6 @@ def refuse_flags(given: Mapping[str, object], what: str, instead: str = "") -> N
         one = "," not in odd
         verb, pronoun = ("does", "it") if one else ("do", "them")
         raise UsageError(f"{odd} {verb} not apply to {what}: {instead}leave {pronoun} out", flag=odd)
-
-
-def check_rate(flag: str, value: float, *, small: bool = False) -> None:
-    """Refuses a level or rate outside of (0, 1); `small` says that it is the probability of an error."""
-    errors.check_rate(flag.removeprefix("--"), value, small=small)
 
 
 def split(flag: str, text: str) -> list[str]:

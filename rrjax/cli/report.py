@@ -13,10 +13,10 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Asked, Level, Ordered, check_rate, flags, refuse_flags
+from rrjax.cli.options import Asked, Level, Ordered, flags, refuse_flags
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
-from rrjax.data.errors import UsageError, check_installed
+from rrjax.data.errors import UsageError, check_installed, check_rate
 
 MOST_ROWS = 5000
 
@@ -74,7 +74,7 @@ def report(
     from rrjax.reports.reading import kind_of
     from rrjax.reports.rounds import several_rounds
 
-    check_rate("--level", level)
+    check_rate("level", level)
     files = Files(reports, reading)
     name = files.name.split(".")[0] or "rrjax"
     out = Path(f"{name}-report.html") if out is None else out

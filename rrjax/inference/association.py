@@ -141,8 +141,8 @@ def association(
         `Association`. A lower limit of zero says that the columns may be independent. The upper limit of V is large
         where the reports do not exclude a rare row and a rare column that occur only together. In 24 settings, six of
         them with rare or empty categories, the intervals of V at 95 % held in 0.948 to 0.998 of 500 collections, those
-        of the information in 0.954 to 1.000; in 0.93 of 1,800 for V = 0.2 in 4 × 4 categories of equal shares (300
-        users, ε = 3), where the law of V is skew. All NaN for negative counts, or none.
+        of the information in 0.954 to 1.000; but of V in 0.92 of 1,000 for V = 0.2 in 4 × 4 categories of equal shares
+        (300 users, ε = 3, `validation/association.py`). All NaN for negative counts, or none.
 
         Time grows with the cube of the number of cells: on a CPU some 0.05 s for 3 × 3, 0.15 s for 6 × 6 and 0.5 s for
         12 × 12, and six seconds once to compile. Above 144 cells the tests are made on the line from the product of the

@@ -66,9 +66,9 @@ def compliance(
     upper bound of the tail wherever the truth lies. T is corrected for continuity by half of the smallest step that one
     report can make. The size is at most 0.053 at 0.05, and 0.011 at 0.01, for 25 respondents or more in each sample of
     the designs in `validation/two_samples.py`, also if nobody or few have the attribute. It is larger with a second
-    sample of 25 to 40 beside a first one that is several times larger, 0.062 and 0.013 for `SelfProtection([0.8, 0.4],
-    0.5)` and 200 and 25 respondents; and if fewer than five yes, or no, are expected in a sample, 0.080 at 0.05 for
-    `SelfProtection([0.95, 0.3], 0.1)`, a share of 0.05 and 25 in each sample. The test of fit is that of
+    sample of 25 to 40 beside a first one that is several times larger, 0.062 at 0.05 for `SelfProtection([0.8, 0.4],
+    0.5)`, a share of zero, 200 and 25 respondents; and if fewer than five yes, or no, are expected in a sample, 0.080
+    at 0.05 for `SelfProtection([0.95, 0.3], 0.1)`, a share of 0.05 and 25 in each sample. The test of fit is that of
     `rrjax.inference.unrelated_question`. Both tests are conservative for the same people, whose answers are positively
     correlated.
 

@@ -15,7 +15,6 @@ from rrjax.reports import form
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rrjax.reports.reports import Reports
 
 SHOWN = 10
 """Rows of a table that people read, unless they ask for another number."""
@@ -70,6 +69,8 @@ class Answer:
     """The page of the documentation that says more."""
     reports: Any
     """The reports that were asked, of any kind."""
+    notes: Sequence[str] = ()
+    """Warnings about the question, beside those about the reports."""
 
     @property
     def title(self) -> str:
@@ -98,8 +99,8 @@ class Answer:
 
     @property
     def warnings(self) -> list[str]:
-        """What is odd about the reports, among it whether they contradict their mechanism."""
-        return self.reports.warnings
+        """What is odd about the reports, among it whether they contradict their mechanism, and about the question."""
+        return [*self.reports.warnings, *self.notes]
 
     @property
     def words(self) -> dict[str, str]:
@@ -189,24 +190,6 @@ class Answer:
         """The same for a notebook."""
         parts = [_paragraph(self.title), *(_paragraph(warning, "<b>Warning:</b> ") for warning in self.warnings)]
         return "".join([*parts, *map(_markup, self.blocks())])
-
-
-class OfReports(Answer):
-    """An answer about reports of one column, which it holds."""
-
-    reports: Reports
-    notes: Sequence[str] = ()
-    """Warnings about the question, beside those about the reports."""
-
-    @property
-    def title(self) -> str:
-        """The number of reports, their column, domain, mechanism and ε."""
-        return self.reports.summary()
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of the reports, and about the question."""
-        return [*self.reports.warnings, *self.notes]
 
 
 def _lines(block: Block) -> list[str]:

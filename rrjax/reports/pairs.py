@@ -48,20 +48,10 @@ class OfColumns(Answer):
     """Confidence level of the intervals."""
 
     @property
-    def title(self) -> str:
-        """The columns, the number of users, and ε."""
-        return self.reports.summary()
-
-    @property
     def facts(self) -> dict[str, Any]:
         """The reports, and all that was found but the whole table."""
         found = {name: getattr(self, name) for name in self.stated}
         return {**self.reports.facts(), "level": self.level, **found}
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of the reports, among them whether a column contradicts its mechanism."""
-        return self.reports.warnings
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)

@@ -81,11 +81,6 @@ class PartShares(Answer):
     """Whether all intervals hold together at that level."""
 
     @property
-    def title(self) -> str:
-        """The parts, in sentences."""
-        return self.reports.summary()
-
-    @property
     def theta(self) -> np.ndarray:
         """`[K]`, the leading estimate: of all parts or, without one, of the main part."""
         if self.pooled is not None:
@@ -129,11 +124,6 @@ class PartShares(Answer):
             "at_once": self.simultaneous,
             "warnings": self.warnings,
         }
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of all parts, among them whether they contradict their mechanism."""
-        return self.reports.warnings
 
     @property
     def assumption(self) -> str:

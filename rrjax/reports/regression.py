@@ -14,7 +14,7 @@ from rrjax import io
 from rrjax.data.arguments import as_probability
 from rrjax.data.errors import ArgumentError, Located, option, refusal
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Block, Caution, Cells, Heading, OfReports
+from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading
 from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.covariates import Rows, few_clusters, read_regression_rows
 from rrjax.reports.reading import in_float64
@@ -36,7 +36,7 @@ _NUMBERS = ("estimate", "lower", "upper")
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Regression(OfReports):
+class Regression(Answer):
     """A regression: log-odds of each category to the reference, tests of the covariates, and a test of fit."""
 
     written: ClassVar[str] = "Coefficients"

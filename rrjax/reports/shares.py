@@ -16,7 +16,7 @@ from rrjax.data.errors import check_rate, option, refusal
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Cells, OfReports
+from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.estimates import (
     Estimate,
     ShareIntervals,
@@ -101,7 +101,7 @@ def leading(reports: Reports, ordered: bool = False) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Shares(OfReports):
+class Shares(Answer):
     """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals."""
 
     reports: Reports

@@ -15,7 +15,7 @@ from rrjax.data.arguments import as_probability
 from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Cells, OfReports
+from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.estimates import largest_of
 from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of
@@ -36,7 +36,7 @@ LONGEST_LEVEL = 24
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Statements(OfReports):
+class Statements(Answer):
     """Means, quantiles and shares of groups with intervals: of all users and, with a public column, of each level."""
 
     written: ClassVar[str] = "Statements"

@@ -150,7 +150,7 @@ class Test(Answer):
     outcomes: list[Outcome]
     simulation: Simulation
     collections: list[Reports] = dataclasses.field(default_factory=list)
-    notes: list[str] = dataclasses.field(default_factory=list)
+    notes: Sequence[str] = ()
     """Warnings about the test."""
     about: str = ""
     """What was tested, in a sentence, where there are no collections."""
@@ -170,7 +170,7 @@ class Test(Answer):
     def warnings(self) -> list[str]:
         """Those of the reports, with the name of their collection if there are several, and those of the test."""
         own = self._of_each(lambda each, name: [f"{name}: {text}" if name else text for text in each.warnings])
-        return own + self.notes
+        return [*own, *self.notes]
 
     @property
     def columns(self) -> dict[str, np.ndarray]:

@@ -126,11 +126,6 @@ class TwoSampleShares(Answer):
     numbers: dict[str, Any]
     """The fields of `rrjax.inference.compliance`, or of `rrjax.inference.unrelated_question`."""
 
-    @property
-    def title(self) -> str:
-        """The numbers of answers, their design, and which answer is yes."""
-        return self.reports.summary()
-
     @cached_property
     def fields(self) -> dict[str, Any]:
         """`numbers`, of whom the share is, and limits of the other share by the normal approximation."""

@@ -131,6 +131,10 @@ def test_where_few_answers_of_a_kind_are_expected_is_as_the_docstring_says():
     _, (comply,), weights = every_outcome((25, 25), design, "p_value")
     chances = weights(np.asarray(design.yes, float) @ [0.05, 0.95, 0])
     assert chances @ (comply <= 0.05) == pytest.approx(0.080, abs=1e-3)
+    design = SelfProtection([0.8, 0.4], 0.5)
+    _, (comply,), weights = every_outcome((200, 25), design, "p_value")
+    chances = weights(np.asarray(design.yes, float) @ [0, 1, 0])
+    assert chances @ (comply <= 0.05) == pytest.approx(0.062, abs=1e-3)
 
 
 @pytest.mark.long

@@ -157,3 +157,20 @@ def test_other_designs_and_counts_are_refused():
 def test_unusable_counts_give_nan():
     for counts in ([[-1, 5], [2, 2]], [[0, 0], [2, 2]]):
         assert all(np.isnan(each) for each in unrelated_question(jnp.asarray(counts), DESIGN))
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_where_hardly_a_yes_is_expected_intervals_cover_less_as_the_docstring_says():
+    """By all outcomes: without any yes the upper limit is below a share of 5 % in a seventh of them."""
+    truth, numbers = [0.2, 0.95], np.array([40, 40])
+    said = np.indices(numbers + 1).reshape(2, -1).T
+    counts = np.stack([said, numbers - said], axis=-1).astype(np.int32)
+    design = UnrelatedQuestionTwoSamples(truth)
+    lower, upper = (
+        np.asarray(each, float)
+        for each in jax.jit(jax.vmap(lambda each: unrelated_question(each, design)[2:4]))(counts)
+    )
+    covered = (lower <= 0.05 + 1e-6) & (upper >= 0.05 - 1e-6)
+    chances = np.prod(stats.binom.pmf(said, numbers, 0.05 * np.array(truth)), axis=1)
+    assert chances[covered].sum() == pytest.approx(0.846, abs=1e-3)

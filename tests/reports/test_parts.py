@@ -1,6 +1,5 @@
 """Several rounds, files that were randomized differently, and two samples: the command line says what answers say."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,8 @@ import pytest
 
 pytest.importorskip("duckdb", reason="files need rrjax[cli]")
 polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
+
+from outlets import check_outlets  # noqa: E402
 
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
@@ -22,37 +23,13 @@ APPS = ["maps", "news", "chat"]
 COUNTS = {"sensitive": (1427, 573), "anchor": (1541, 459)}
 SAMPLE = "question=sensitive,anchor"
 ANCHORED = {"innocuous": 0.15, "anchor": "0.15"}
-INVOCATION = {"command", "out", "plot"}
-"""What only an invocation of the command line knows."""
 
 
-def near(one, other):
-    """Whether two values of JSON are equal but for rounding: the command line compiles its programs otherwise."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(near(each, other[key]) for key, each in one.items())
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(near, one, other))
-    if isinstance(one, float) and isinstance(other, float | int):
-        return one == pytest.approx(other, rel=1e-6, abs=1e-9)
-    return one == other
-
-
-def check_outlets(invoke, ask, *line):
+def checked(invoke, ask, *line):
     """Compares an answer with the JSON and with the file of a command line, and returns it."""
     with naming_flags():
         answer = ask()
-        expected = answer.to_dict()
-    code, out, error = invoke("estimate", *line, "--json", "--top", "10", "--out", "found.parquet")
-    assert code == 0, error
-    said = {key: value for key, value in json.loads(out).items() if key not in INVOCATION}
-    assert near(expected, said)
-    written = polars.read_parquet("found.parquet")
-    assert written.columns == list(answer.columns)
-    for name, column in answer.columns.items():
-        if column.dtype.kind == "f":
-            np.testing.assert_allclose(written[name].to_numpy(), column, rtol=1e-6, atol=1e-9)
-        else:
-            assert written[name].to_list() == column.tolist()
+        check_outlets(answer, invoke, "estimate", *line, "--top", "10", tolerance=1e-6, absolute=1e-9)
     assert invoke("estimate", *line, "--explain")[0] == 0
     return answer
 
@@ -81,7 +58,7 @@ def test_parts_say_the_same_in_all_outlets(collected, names, kind):
     assert reports.questions() == ["shares"]
     with pytest.raises(NoSuchQuestion):
         reports.mean()
-    shares = check_outlets(collected, lambda: rrjax.read(files).shares(), *files)
+    shares = checked(collected, lambda: rrjax.read(files).shares(), *files)
     columns = shares.columns
     assert columns["simulated"].all()
     assert len(shares.warnings) == 1  # of both parts, said once
@@ -139,7 +116,7 @@ def test_two_samples_say_the_same_in_all_outlets(asked):
     for name, value in {**ANCHORED, "yes": "same"}.items():
         line += ["--parameter", f"{name}={value}"]
     line += ["--sample", SAMPLE, "--same-people"]
-    shares = check_outlets(asked, lambda: reports.shares(same_people=True), *line)
+    shares = checked(asked, lambda: reports.shares(same_people=True), *line)
     assert f"{shares.numbers['share']:.4f} {shares.numbers['standard_error']:.4f}" == "0.1054 0.0222"
     assert read_two(mechanism=AnchoredCrosswise(0.15, 0.15), parameters={"yes": "same"}).shares().warnings == []
     exchanged = read_two(sample="question=anchor,sensitive").shares()
