@@ -32,6 +32,7 @@ os.environ.setdefault("RRJAX_NO_CACHE", "1")
 os.environ.pop("COLUMNS", None)
 
 import jax  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from examples import LONG  # noqa: E402
 from hypothesis import settings  # noqa: E402
@@ -53,6 +54,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name in LONG:
             item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture
+def urandom(monkeypatch):
+    """The random numbers of the operating system, but the same in every run."""
+    monkeypatch.setattr("os.urandom", np.random.default_rng(0).bytes)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -12,7 +12,7 @@ from rrjax.mechanisms import ForcedResponse, Kuk, Mangat, NegativeQuestion, Unre
 from rrjax.privacy.audit import audit_mechanism
 from rrjax.privacy.clients.answers import Answers
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("urandom")]  # its laws are tested by statistics
 DESIGNS = [
     Warner(0.3),
     ForcedResponse(2 / 3, [0.5, 0.5]),

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.once  # a bound is moved down by what its precision may
 every = pytest.mark.parametrize("name", MECHANISMS)
 
 
-@pytest.fixture
-def seeded(monkeypatch):
-    monkeypatch.setattr("os.urandom", np.random.default_rng(0).bytes)
-
-
 # --- The bound -------------------------------------------------------------------------------------------------
 
 
@@ -58,7 +53,7 @@ def test_the_bound_covers_at_its_level():
 
 
 @every
-def test_clients_are_below_their_epsilon_and_close(name, seeded):
+def test_clients_are_below_their_epsilon_and_close(name, urandom):
     client = secure.client(name, 6, 1.0)
     result = audit.audit_mechanism(client, num_draws=200_000)
     assert result.claimed == client.effective_epsilon
@@ -77,7 +72,7 @@ def test_clients_are_below_their_epsilon_and_close(name, seeded):
 @pytest.mark.once
 @pytest.mark.long  # twenty million reports of each mechanism
 @every
-def test_ten_million_reports_come_within_a_hundredth(name, seeded):
+def test_ten_million_reports_come_within_a_hundredth(name, urandom):
     result = audit.audit_mechanism(secure.client(name, 4, 1.0), num_draws=10_000_000)
     assert 0.99 < result.lower <= result.claimed
 
@@ -94,7 +89,7 @@ def test_mechanisms_are_audited_by_their_own_reports(name):
     assert result == audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2), key=jax.random.key(3))
 
 
-def test_an_event_is_found_among_the_reports_themselves(seeded):
+def test_an_event_is_found_among_the_reports_themselves(urandom):
     for name, event in (("randomized-response", {0}), ("hadamard-response", None), ("optimized-unary-encoding", None)):
         client = secure.client(name, 5, 1.5)
         result = audit.audit(client.randomize, 0, 4, num_draws=100_000, claimed=1.5)
@@ -194,7 +189,7 @@ def test_batches_bound_the_memory_and_change_nothing_else():
 @pytest.mark.work
 @pytest.mark.once
 @pytest.mark.long  # it draws a million reports of a thousand bits
-def test_memory_is_bounded(seeded):
+def test_memory_is_bounded(urandom):
     client = secure.client("optimized-unary-encoding", 1000, 1.0)
     tracemalloc.start()
     audit.audit_mechanism(client, num_draws=300_000)
@@ -338,7 +333,7 @@ def test_the_values_that_are_looked_at(size):
 
 
 @every
-def test_a_planted_leak_of_a_client_is_found(name, seeded):
+def test_a_planted_leak_of_a_client_is_found(name, urandom):
     """A client whose reports tell one of ten values: its own reports, those of another mechanism's law for the rest."""
     client = secure.client(name, 10, 1.0)
     honest, told = client.randomize, 7
@@ -355,7 +350,7 @@ def test_a_planted_leak_of_a_client_is_found(name, seeded):
 
 @pytest.mark.long
 @every
-def test_the_level_holds_for_all_that_is_looked_at(name, seeded):
+def test_the_level_holds_for_all_that_is_looked_at(name, urandom):
     """Forty audits of an honest client at 80 %: no more than so many are above its ε by chance."""
     client = secure.client(name, 12, 1.0)
     results = [audit.audit(client, num_draws=1500, level=0.8) for _ in range(40)]

@@ -29,12 +29,6 @@ def matrix(size, p, q):
     return np.where(np.eye(size, dtype=bool), p, q)
 
 
-@pytest.fixture
-def urandom(monkeypatch):
-    """The random numbers of the operating system, but the same in every run."""
-    monkeypatch.setattr("os.urandom", np.random.default_rng(0).bytes)
-
-
 @pytest.mark.usefixtures("urandom")
 def test_reports_have_the_law_of_two_randomized_responses(tmp_path):
     users = [Memo(tmp_path / str(user), f"user {user}", 3, 2.0, 1.0) for user in range(200)]
