@@ -13,7 +13,7 @@ from rrjax.data.errors import ArgumentError, StudyError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.mechanisms.longitudinal import Protocol
-from rrjax.mechanisms.longitudinal.collected import MOST_REPORTS
+from rrjax.mechanisms.longitudinal.protocol import MOST_REPORTS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,8 @@ from rrjax.mechanisms.longitudinal import (
     LongitudinalLocalHashing,
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
+    Protocol,
     averaging_attack,
-    collected,
 )
 from rrjax.privacy.clients.memo import second_epsilon
 
@@ -717,7 +717,7 @@ def test_several_rounds_are_collected_by_their_law(kind):
 def test_simulated_users_have_the_law_of_several_rounds(kind):
     protocol, users, draws = make(kind, 3), jnp.asarray([30, 15, 5]), 1000
     keys = jax.random.split(jax.random.key(9), draws)
-    support = np.asarray(jax.vmap(lambda key: collected.of_users(protocol, key, users, 4)[0])(keys), float)
+    support = np.asarray(jax.vmap(lambda key: Protocol._collect(protocol, key, users, 4)[0])(keys), float)
     mean, variance = moments_of_rounds(protocol, np.asarray(users), 4)
     assert (np.abs(support.mean(0) - mean) < 4 * np.sqrt(variance / draws)).all()
     assert (np.abs(support.var(0) / variance - 1) < 4 * np.sqrt(2 / draws)).all()

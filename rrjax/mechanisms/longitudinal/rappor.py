@@ -28,8 +28,8 @@ from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.longitudinal.protocol import check_rounds, for_each_user, kinds
-from rrjax.mechanisms.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
+from rrjax.mechanisms.longitudinal.protocol import again, check_rounds, drawn_bits, for_each_user, kinds
+from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.least_squares import Regression, least_squares
@@ -134,6 +134,11 @@ class Rappor:
         return Rates(*(jnp.where(possible, weight, jnp.nan) for weight in (p, 1 - q, q - p)))
 
     @property
+    def bits(self) -> BitsTwice:
+        """Both randomizations."""
+        return BitsTwice(self.permanent, self.instantaneous)
+
+    @property
     def epsilon(self) -> Float[Array, ""]:
         """ε∞ = 2h·log((1 − f/2)/(f/2)), nats, of any number of reports of one word; for words without a common bit.
 
@@ -144,22 +149,21 @@ class Rappor:
     @property
     def first_epsilon(self) -> Float[Array, ""]:
         """ε₁ = h·log(q*(1 − p*)/(p*(1 − q*))), nats, of one report, with q* and p* of both randomizations in a row."""
-        return self.num_hashes * jnp.log1p(odds_ratio(chained(self.permanent, self.instantaneous)))
+        return self.num_hashes * jnp.log1p(odds_ratio(self.bits.rates))
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
         number = as_integer(num_reports, "num_reports", 1)
-        ratio = odds_ratio(self.permanent)
-        return self.num_hashes * epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
+        return self.num_hashes * self.bits.epsilon_after(number, odds_ratio(self.permanent))
 
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.
 
         At most ε∞ for each memo if the histories have the same pattern, unbounded otherwise.
         """
-        one, two = histories.checked(history, other, self.num_categories)
-        rates = self.permanent, self.instantaneous
-        return max(histories.loss_of_bits(one, two, *rates, held).either for held in np.asarray(self.filters))
+        one, two, words = histories.numbered(history, other, self.num_categories)
+        cohorts = np.asarray(self.filters)[:, words]
+        return float(max(histories.loss_of_bits(one, two, *self.bits, held).max() for held in cohorts))
 
     def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
         """The memo of each user for the current word: `Protocol.memoize`, with `values` of shape `[N]`.
@@ -249,7 +253,7 @@ class Rappor:
         if np.ndim(reports.bits) == 2:
             reports = CohortBits(reports.cohorts, jnp.asarray(reports.bits)[:, None])
         cohorts, bits = self._checked(reports, "[N, T, k]", 3)
-        check_rounds(bits, "[N, T, k]", 3)
+        check_rounds(bits, "[N, T, k]")
         ones = jnp.sum(bits, axis=1, dtype=jnp.int32)
         rows, numbers = kinds(jnp.concatenate([cohorts[:, None], ones], axis=1))
         base, lift = _likelihood(self, rows[:, 0], rows[:, 1:], bits.shape[1])
@@ -356,7 +360,7 @@ def _memoize(rappor, key, values):
         return CohortBits(jnp.where(inside, cohort, -1), bits)
 
     flat = jnp.asarray(rappor.filters).ravel()
-    return for_each_user(answer, key, (values,), num_bits)
+    return for_each_user(answer, key, (values,))
 
 
 @partial(jax.jit, static_argnums=3)
@@ -369,7 +373,7 @@ def _likelihood(rappor, cohorts, ones, num_reports):
         cohort, ones = given
         inside = (cohort >= 0) & (cohort < num_cohorts)
         own = looked_up(flat, jnp.where(inside, cohort, 0) * (num_words * num_bits) + cells)
-        shown = log_ratios(rappor.permanent, rappor.instantaneous, ones, num_reports - ones)
+        shown = rappor.bits.log_ratios(ones, num_reports - ones)
         return jnp.where(inside, jnp.sum(jnp.where(own, shown, 0), axis=1), jnp.nan)
 
     size = max(1, min(cohorts.shape[0], CELLS // (num_words * num_bits)))
@@ -380,7 +384,7 @@ def _likelihood(rappor, cohorts, ones, num_reports):
 
 @partial(jax.jit, static_argnums=3)
 def _regression(rappor, users, counts, num_steps):
-    rates = chained(rappor.permanent, rappor.instantaneous)
+    rates = rappor.bits.rates
     dtype = rates.truth.dtype
     total = jnp.sum(users)
     weights = users.astype(dtype) / jnp.maximum(total, 1).astype(dtype)
