@@ -19,8 +19,8 @@ from rrjax.io.codings import CODINGS
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_pairs, unseen_missing
 from rrjax.io.write import Kept
-from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
+from rrjax.privacy.clients.table import Answers
 from rrjax.reports import form
 from rrjax.reports.epsilon import check_epsilon
 

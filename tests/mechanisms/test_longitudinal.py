@@ -22,7 +22,7 @@ from rrjax.mechanisms.longitudinal import (
     Protocol,
     averaging_attack,
 )
-from rrjax.privacy.clients.memo import second_epsilon
+from rrjax.privacy.clients.longitudinal import second_epsilon
 
 
 def unary(permanent, instantaneous):

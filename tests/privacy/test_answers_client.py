@@ -10,7 +10,7 @@ from refusals import refused
 
 from rrjax.mechanisms import ForcedResponse, Kuk, Mangat, NegativeQuestion, UnrelatedQuestion, Warner
 from rrjax.privacy.audit import audit_mechanism
-from rrjax.privacy.clients.answers import Answers
+from rrjax.privacy.clients.table import Answers
 
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("urandom")]  # its laws are tested by statistics
 DESIGNS = [

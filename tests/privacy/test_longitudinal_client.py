@@ -64,5 +64,3 @@ def test_impossible_protocols_are_refused():
         LongitudinalClient("randomized-response", 4, LAST, FIRST)
     with refused("first_epsilon"):
         LongitudinalClient("longitudinal-randomized-response", 4, FIRST, LAST)
-    with refused("num_buckets"):
-        LongitudinalClient("longitudinal-randomized-response", 4, LAST, FIRST, num_buckets=3)

@@ -20,7 +20,7 @@ from refusals import refused
 from rrjax import secure
 from rrjax.data.errors import DataError
 from rrjax.privacy.clients import Memo, locking
-from rrjax.privacy.clients.memo import second_epsilon
+from rrjax.privacy.clients.longitudinal import second_epsilon
 
 pytestmark = pytest.mark.once  # no JAX, and no floating point between random bits and reports
 
@@ -167,7 +167,7 @@ def _answer(path, gate, size):
 
 IN_PROCESS = """
 import json, sys
-from rrjax.privacy.clients.memo import Memo
+from rrjax.privacy.clients.longitudinal import Memo
 path, size = sys.argv[1], int(sys.argv[2])
 memo = Memo(path, "x", size, 2.0, 1.0)
 print("ready", flush=True)

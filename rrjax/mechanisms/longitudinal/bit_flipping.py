@@ -40,9 +40,8 @@ class BitFlipping(PureMechanism):
     """One round of d-bit flipping: one bit for each of d random categories, by symmetric unary encoding.
 
     A report supports the categories whose bits are set. Reports are int8, a last axis of K: 0 or 1, and −1 for
-    categories outside the d; all 2, which is no report, for a value outside the domain under tracing. `debias` is the
-    published estimator, K/d times the vectors of the d bits and zero elsewhere. Its error is down to half that of `inv`
-    of the tally, which does not use the number of users with a bit for a category.
+    categories outside the d; under tracing, all 2 for a value outside the domain. `debias` is the published estimator,
+    K/d times the vectors of the d bits and zero elsewhere. Its error is down to half that of `inv` of the tally.
     """
 
     name: ClassVar[str] = "bit-flipping"
@@ -127,9 +126,9 @@ class LongitudinalBitFlipping(Protocol):
     A user draws d of the K categories once. The memo is a bit for each of them by symmetric unary encoding at ε∞, and
     every report is the memo: ε₁ = ε∞. Reports are int8 with a last axis of K, −1 for categories outside the d. All
     values outside the d share one memo. Two histories differ by at most min(d + 1, K)·ε∞ if their memos have the same
-    pattern (`Protocol`). Histories with different patterns have no bound: reports show at once a change to another memo
-    and a return to an old one. Values can have the same pattern while their memos do not: for example (0, 1) and (0,
-    2), for a user whose only bit is for category 2. `history_loss` is the exact loss of any two histories.
+    pattern (`Protocol`). Others have no bound: reports show at once a change to another memo and a return to an old
+    one. Values can have the same pattern while their memos do not: for example (0, 1) and (0, 2), for a user whose only
+    bit is for category 2.
 
     Args:
         num_categories: K, an integer, at least 2; bucket numeric values first.

@@ -201,8 +201,7 @@ class Protocol(abc.ABC):
         """Draws the tally of T rounds of the same users, whose values do not change, by its exact law.
 
         `inv` of it is unbiased. Reports of one user in two rounds depend on each other, so that every estimate has a
-        larger error than from N·T users. Estimators that weigh the noise, such as `empirical_bayes`, take the reports
-        as those of N·T users, and the noise as smaller than it is.
+        larger error than from N·T users, for which `empirical_bayes` and others take them.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
@@ -443,10 +442,9 @@ class Attack(NamedTuple):
 def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users: int = 1000) -> Attack:
     """Success rates of guesses of simulated users' values from their reports, with and without the memo.
 
-    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`), which is
-    supported by most reports. It is the likeliest value, so no attack does better. For `LongitudinalBitFlipping` this
-    holds with the memo only: without it every report has bits for other categories, and the likeliest value, which also
-    uses unset bits, is right a little more often than stated here.
+    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`). It is the
+    likeliest value, so no attack does better; for `LongitudinalBitFlipping` with the memo only, because without it the
+    likeliest value also uses unset bits, and is right a little more often.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.

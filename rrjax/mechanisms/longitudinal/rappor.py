@@ -1,9 +1,9 @@
 """RAPPOR as published: words in a Bloom filter, cohorts with different hash functions, and lists of candidates.
 
-A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once: kept with
-probability 1 − f, else drawn with even odds. The result is the memo. Each bit of a report is set with probability q if
-the bit of the memo is set, else with p. The reports contain no words: the collector has a list of candidates, and
-estimates the share of each. At f = 0 the memo is the Bloom filter itself: every report spends ε₁ anew, without a limit.
+A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once, for the memo: kept
+with probability 1 − f, else drawn with even odds. Each bit of a report is set with probability q if the bit of the memo
+is set, else with p. The collector has a list of candidates, and estimates the share of each. At f = 0 the memo is the
+Bloom filter itself: every report spends ε₁ anew, without a limit.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Rappor:
             )
         numbers = {name: value for name in ("f", "p", "q") if isinstance(value := getattr(self, name), int | float)}
         for name, value in numbers.items():
-            if not (0 < value < 1 or (name == "f" and value == 0)):
-                zero = " or be 0, without permanent noise" if name == "f" else ""
+            zero = " or be 0, without permanent noise" if name == "f" else ""
+            if not (0 < value < 1 or (zero and value == 0)):
                 raise ArgumentError.about(name, f"must lie between 0 and 1{zero}, got {value:g}", value=value)
         if "p" in numbers and "q" in numbers and not self.p < self.q:  # pyright: ignore[reportOperatorIssue]
             raise ArgumentError(f"p must be below q, got p = {self.p:g} and q = {self.q:g}", argument="p", value=self.p)
@@ -134,8 +134,7 @@ class Rappor:
         return Rates(*(jnp.where(possible, weight, jnp.nan) for weight in (p, 1 - q, q - p)))
 
     @property
-    def bits(self) -> BitsTwice:
-        """Both randomizations."""
+    def _bits(self) -> BitsTwice:
         return BitsTwice(self.permanent, self.instantaneous)
 
     @property
@@ -149,12 +148,12 @@ class Rappor:
     @property
     def first_epsilon(self) -> Float[Array, ""]:
         """ε₁ = h·log(q*(1 − p*)/(p*(1 − q*))), nats, of one report, with q* and p* of both randomizations in a row."""
-        return self.num_hashes * jnp.log1p(odds_ratio(self.bits.rates))
+        return self.num_hashes * jnp.log1p(odds_ratio(self._bits.rates))
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
         number = as_integer(num_reports, "num_reports", 1)
-        return self.num_hashes * self.bits.epsilon_after(number, odds_ratio(self.permanent))
+        return self.num_hashes * self._bits.epsilon_after(number, odds_ratio(self.permanent))
 
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.
@@ -163,7 +162,7 @@ class Rappor:
         """
         one, two, words = histories.numbered(history, other, self.num_categories)
         cohorts = np.asarray(self.filters)[:, words]
-        return float(max(histories.loss_of_bits(one, two, *self.bits, held).max() for held in cohorts))
+        return float(max(histories.loss_of_bits(one, two, *self._bits, held).max() for held in cohorts))
 
     def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
         """The memo of each user for the current word: `Protocol.memoize`, with `values` of shape `[N]`.
@@ -205,11 +204,10 @@ class Rappor:
     def regression(self, reports: CohortBits | tuple[ArrayLike, ArrayLike], *, num_steps: int = 2000) -> Regression:
         """Shares of the candidates by least squares, from the frequency of each bit in each cohort.
 
-        The counts, corrected for the noise, are explained by the Bloom filters of the candidates: minimizes
-        Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, by accelerated projected gradients.
-        The published decoder selects candidates by the lasso, then applies least squares to those. Here the sign
-        constraint alone removes candidates, so there is no penalty to choose. If some users' words are no candidates,
-        the sum is below one.
+        Minimizes Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, where y are the counts
+        corrected for the noise and X the Bloom filters. The published decoder selects candidates by the lasso first.
+        Here the sign constraint alone removes candidates, so there is no penalty to choose. If some users' words are no
+        candidates, the sum is below one.
 
         Args:
             reports: Reports of one round, or their counts: the pair of `bit_counts`.
@@ -217,8 +215,7 @@ class Rappor:
 
         Returns:
             A `Regression`. The share of a candidate that sets no bit in any cohort with users is NaN, because the
-            counts do not depend on it (the likelihood of `mixture` does: every user holds a candidate there). All NaN
-            for impossible traced probabilities or counts.
+            counts do not depend on it. All NaN for impossible traced probabilities or counts.
 
         Raises:
             ValueError: As `report`, or (not under tracing) counts that no reports have.
@@ -235,10 +232,9 @@ class Rappor:
         return _regression(self, users, counts, num_steps)
 
     def mixture(self, reports: CohortBits) -> Mixture:
-        """The likelihood of whole reports: for each candidate, the product over the bits of its Bloom filter.
+        """The likelihood of whole reports of users who hold one candidate each, the same in all rounds.
 
-        Each user holds one candidate, the same in all rounds. Unlike `regression`, it uses which bits of a report are
-        set together.
+        Unlike `regression`, it uses which bits of a report are set together.
 
         Args:
             reports: Reports of T rounds, `[N, T, k]`, or of one round, `[N, k]`.
@@ -373,7 +369,7 @@ def _likelihood(rappor, cohorts, ones, num_reports):
         cohort, ones = given
         inside = (cohort >= 0) & (cohort < num_cohorts)
         own = looked_up(flat, jnp.where(inside, cohort, 0) * (num_words * num_bits) + cells)
-        shown = rappor.bits.log_ratios(ones, num_reports - ones)
+        shown = rappor._bits.log_ratios(ones, num_reports - ones)
         return jnp.where(inside, jnp.sum(jnp.where(own, shown, 0), axis=1), jnp.nan)
 
     size = max(1, min(cohorts.shape[0], CELLS // (num_words * num_bits)))
@@ -384,7 +380,7 @@ def _likelihood(rappor, cohorts, ones, num_reports):
 
 @partial(jax.jit, static_argnums=3)
 def _regression(rappor, users, counts, num_steps):
-    rates = rappor.bits.rates
+    rates = rappor._bits.rates
     dtype = rates.truth.dtype
     total = jnp.sum(users)
     weights = users.astype(dtype) / jnp.maximum(total, 1).astype(dtype)

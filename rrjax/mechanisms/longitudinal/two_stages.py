@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -38,9 +37,9 @@ class Answers(TwoStages):
     """A protocol whose memo and report are each one of g answers, both by randomized response."""
 
     @property
-    @abc.abstractmethod
     def num_answers(self) -> int:
-        """The number of answers, g."""
+        """The number of answers, g: K, or the number of buckets."""
+        return self.num_categories
 
     @property
     def num_memos(self) -> int:
@@ -119,10 +118,6 @@ class LongitudinalRandomizedResponse(Answers):
     """
 
     name: ClassVar[str] = "longitudinal-randomized-response"
-
-    @property
-    def num_answers(self) -> int:
-        return self.num_categories
 
     @property
     def single_round(self) -> RandomizedResponse:
