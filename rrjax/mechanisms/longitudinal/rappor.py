@@ -257,18 +257,16 @@ class Rappor:
 
     def _checked_counts(self, users, counts):
         num_cohorts, _, num_bits = np.shape(self.filters)
-        given = []
-        for name, value, shape in (("users", users, (num_cohorts,)), ("counts", counts, (num_cohorts, num_bits))):
-            value = as_array(value, name)
-            if value.shape != shape or not jnp.issubdtype(value.dtype, jnp.integer):
-                raise ArgumentError.about(
-                    "reports",
-                    f"in counts must be integers: users of shape [m] = [{num_cohorts}], and those whose reports set "
-                    f"each bit, [m, k] = [{num_cohorts}, {num_bits}]; got {name} of {value.dtype}, {value.shape}",
-                )
-            given.append(value)
-        users, counts = given
-        if not any(isinstance(each, Tracer) for each in given):
+        users, counts = as_array(users, "users"), as_array(counts, "counts")
+        whole = all(jnp.issubdtype(each.dtype, jnp.integer) for each in (users, counts))
+        if not whole or (users.shape, counts.shape) != ((num_cohorts,), (num_cohorts, num_bits)):
+            raise ArgumentError.about(
+                "reports",
+                f"in counts must be integers: users of shape [m] = [{num_cohorts}], and those whose reports set each "
+                f"bit, [m, k] = [{num_cohorts}, {num_bits}]; got {users.dtype}, {users.shape} and {counts.dtype}, "
+                f"{counts.shape}",
+            )
+        if not isinstance(users, Tracer) and not isinstance(counts, Tracer):
             wrong = np.argwhere((np.asarray(counts) < 0) | (np.asarray(counts) > np.asarray(users)[:, None]))
             if wrong.size:
                 cohort, bit = wrong[0]
@@ -321,12 +319,9 @@ def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_coho
         >>> filters.shape, filters.sum(axis=2).max()
         ((4, 2, 16), np.int64(2))
     """
-    for name, value, low, high in (
-        ("num_bits", num_bits, 2, 256),
-        ("num_hashes", num_hashes, 1, 16),
-        ("num_cohorts", num_cohorts, 1, 2**31),
-    ):
-        as_integer(value, name, low, high)
+    as_integer(num_bits, "num_bits", 2, 256)
+    as_integer(num_hashes, "num_hashes", 1, 16)
+    as_integer(num_cohorts, "num_cohorts", 1, 2**31)
     words = list(words)
     if len(words) < 2 or len(set(words)) < len(words):
         raise ArgumentError.about(

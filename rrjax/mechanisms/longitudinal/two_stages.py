@@ -363,7 +363,7 @@ class LongitudinalUnaryEncoding(TwoStages):
 
     def report(self, key: Array, memo: ArrayLike) -> Bool[Array, "*s K"]:
         check_key(key)
-        return again(key, as_bits(memo, self.num_categories), self.instantaneous)
+        return again(key, as_bits(memo, self.num_categories, "memo"), self.instantaneous)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
         sound, reports = self.single_round._sound(reports), as_bits(reports, self.num_categories)
