@@ -39,6 +39,7 @@ from rrjax.privacy.clients.table import CLIENTS, Answers
 pytestmark = pytest.mark.once  # clients know nothing of JAX's precision
 every = pytest.mark.parametrize("name", MECHANISMS)
 ordered = pytest.mark.parametrize("name", ORDERED)
+every_client = pytest.mark.parametrize("name", CLIENTS)
 HASHING = [name for name in MECHANISMS if name.endswith("local-hashing")]
 
 
@@ -191,7 +192,7 @@ def test_a_low_word_decides_where_the_high_one_does_not(monkeypatch):
             assert below(np.full(3, high, np.uint64), bound).tolist() == [draw < bound] * 3
 
 
-@every
+@every_client
 def test_epsilons_that_random_bits_cannot_deliver_are_refused(name):
     for epsilon in (80.0, 800.0, math.inf):
         with refused("epsilon", value=epsilon) as caught:
@@ -212,18 +213,9 @@ def test_epsilons_that_random_bits_cannot_deliver_are_refused(name):
 
 
 @ordered
-def test_epsilons_and_sizes_that_no_client_of_numbers_delivers(name):
-    for epsilon in (80.0, math.inf, 1e-40, 0, -1.0, math.nan):
-        with refused("epsilon"):
-            secure.client(name, 4, epsilon)
-    with refused("values"):
-        secure.client(name, 4, 1.0).randomize([4])
+def test_clients_of_numbers_deliver_what_is_asked(name):
     with refused("epsilon"):  # there are too few bits for the steps between so many integers
         secure.client("geometric", 1000, 1e-25)
-    with refused("num_categories"):
-        secure.client("geometric", (1 << 20) + 1, 1.0)
-    with refused("half_width"):
-        secure.client("geometric", 4, 1.0, half_width=1)
     for size in (5, 100, 1423):
         for epsilon in (1e-9, 1e-3, 1.0, 20.0):
             client = secure.client(name, size, epsilon)
@@ -290,6 +282,16 @@ def test_given_parameters_are_taken(name, given, other, seeded):
         ("randomized-response", 4, {"subset_size": 2}, "subset_size"),
         ("hadamard-response", 4, {"field_order": 2}, "field_order"),
         ("hadamard-response", 2**31 - 1, {}, "num_categories"),
+        ("geometric", (1 << 20) + 1, {}, "num_categories"),
+        ("geometric", 4, {"half_width": 1}, "half_width"),
+        ("subset-selection", 4, {"subset_size": 4}, "subset_size"),
+        ("subset-selection", 4, {"subset_size": 0}, "subset_size"),
+        ("optimized-local-hashing", 4, {"num_buckets": 1}, "num_buckets"),
+        ("binary-local-hashing", 4, {"num_buckets": 3}, "num_buckets"),
+        ("projective-geometry-response", 4, {"field_order": 9}, "field_order"),
+        ("subset-selection", 1, {}, "num_categories"),
+        ("subset-selection", 4.0, {}, "num_categories"),
+        ("subset-selection", True, {}, "num_categories"),
     ],
 )
 def test_what_no_client_can_be_made_of(name, size, given, argument):
@@ -297,25 +299,7 @@ def test_what_no_client_can_be_made_of(name, size, given, argument):
         secure.client(name, size, 1.0, **given)
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "given"),
-    [
-        ("subset-selection", 4, {"subset_size": 4}),
-        ("subset-selection", 4, {"subset_size": 0}),
-        ("optimized-local-hashing", 4, {"num_buckets": 1}),
-        ("binary-local-hashing", 4, {"num_buckets": 3}),
-        ("projective-geometry-response", 4, {"field_order": 9}),
-        ("subset-selection", 1, {}),
-        ("subset-selection", 4.0, {}),
-        ("subset-selection", True, {}),
-    ],
-)
-def test_parameters_out_of_range_are_refused(name, size, given):
-    with pytest.raises(ValueError):  # noqa: PT011 (which says only that the parameter itself is checked)
-        secure.client(name, size, 1.0, **given)
-
-
-@every
+@every_client
 @pytest.mark.parametrize(
     "values", [[0, 5], [-1], [0.5], ["a"], [True, False], np.asarray([2**40]), np.asarray([2**63], np.uint64)]
 )
@@ -325,7 +309,7 @@ def test_values_outside_the_domain_are_refused_and_not_shown(name, values):
     assert not any(f"got {value}" in str(caught.value) for value in np.asarray(values).tolist())
 
 
-@every
+@every_client
 def test_integers_of_every_kind_are_values(name):
     client = secure.client(name, np.int64(2), np.float32(1))
     for dtype in (np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64):
@@ -436,7 +420,7 @@ def test_many_categories_are_supported_as_often_as_they_should_be(name, seeded):
 # --- Random bits -----------------------------------------------------------------------------------------------
 
 
-@every
+@every_client
 def test_draws_are_chunked_without_a_seam(name, seeded, monkeypatch):
     client = secure.client(name, 5, 1.0)
     values = np.random.default_rng(0).integers(0, 5, (10, 33))
@@ -448,7 +432,7 @@ def test_draws_are_chunked_without_a_seam(name, seeded, monkeypatch):
         np.testing.assert_array_equal(client.randomize(values), whole)
 
 
-@every
+@every_client
 def test_collections_are_not_seeded(name):
     client = secure.client(name, 50, 0.5)
     assert len({client.randomize(np.zeros(64, int)).tobytes() for _ in range(3)}) == 3

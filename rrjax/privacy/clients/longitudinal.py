@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -63,15 +63,6 @@ def second_epsilon(num_categories: int, epsilon: float, first_epsilon: float) ->
     return float_down(DOWN.add(one, max(DOWN.next_minus(DOWN.ln(DOWN.add(1, gain))), zero)))
 
 
-@runtime_checkable
-class Randomizer(Protocol):
-    """What makes reports of values: a client, or a mechanism with the key of a simulation."""
-
-    def randomize(self, values: np.ndarray) -> np.ndarray:
-        """Reports of values `[N]`."""
-        ...
-
-
 _PERMANENT = {
     "longitudinal-randomized-response": "randomized-response",
     "longitudinal-local-hashing": "randomized-response",
@@ -94,8 +85,8 @@ class LongitudinalClient:
         num_categories: K, at least 2.
         epsilon: ε∞, nats, for any number of reports of one value.
         first_epsilon: ε₁, nats, for a single report; less than ε∞.
-        make: A function of the name of a mechanism, K and ε that returns a `Randomizer`. By default the clients of
-            `rrjax.secure`.
+        make: A function of the name of a mechanism, K and ε that returns an object with `randomize(values)`. By default
+            the clients of `rrjax.secure`.
         words: A function of N that returns N random words of 32 bits, the seeds of hash functions.
 
     Attributes:
@@ -121,7 +112,7 @@ class LongitudinalClient:
         epsilon: float,
         first_epsilon: float,
         *,
-        make: Callable[[str, int, float], Randomizer] = client,
+        make: Callable[[str, int, float], Any] = client,
         words: Callable[[int], np.ndarray] | None = None,
     ) -> None:
         """Checks the parameters."""
@@ -238,10 +229,8 @@ class Memo:
     def spent(self) -> float:
         """ε∞ for each value that the user had, nats: an upper bound of the loss between histories with one pattern.
 
-        It covers histories with the same pattern: values change at the same times, to a new value or back to the same
-        old one. It does not cover histories that change at other times, or that change back when this one does not:
-        with n reports of different values, the loss is at most n·ε₂, which can be far more
-        (`LongitudinalRandomizedResponse.history_loss`).
+        In these, values change at the same times, to a new value or back to the same old one. Other histories that
+        differ in n reports lose at most n·ε₂, which can be far more (`LongitudinalRandomizedResponse.history_loss`).
         """
         spent = len(self._answers) * self._head["epsilon"]
         exact = len(self._answers) * Fraction(self._head["epsilon"])
