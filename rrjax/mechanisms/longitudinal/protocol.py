@@ -309,7 +309,7 @@ class TwoStages(Protocol):
         check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
-    def own_memo(self, key: Array, value: Int[Array, ""]) -> Array:
+    def _own_memo(self, key: Array, value: Int[Array, ""]) -> Array:
         """The memo of a user with this secret for one value; always the same."""
         return self.memo_mechanism.randomize(jax.random.fold_in(key, value.astype(jnp.uint32)), value)
 
@@ -319,7 +319,7 @@ class TwoStages(Protocol):
         return _likelihood(self, rows, numbers_if(sound, numbers), num_reports)
 
     @abc.abstractmethod
-    def memo_supports(self, seen: Int[Array, "U M"], num_reports: int) -> tuple[Float[Array, "U K"], ArrayLike]:
+    def _memo_supports(self, seen: Int[Array, "U M"], num_reports: int) -> tuple[Float[Array, "U K"], ArrayLike]:
         """The probability w_i that the memo supports each category, for a user who does not hold it: a ratio."""
 
     def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
@@ -356,14 +356,14 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
 
 @jax.jit
 def _memoize(protocol, key, values):
-    memo = for_each_user(protocol.own_memo, key, (values.ravel(),))
+    memo = for_each_user(protocol._own_memo, key, (values.ravel(),))
     return memo.reshape(*values.shape, *memo.shape[1:])
 
 
 @partial(jax.jit, static_argnums=3)
 def _likelihood(protocol, rows, numbers, num_reports):
     e_last = expm1_epsilon(as_scalar(protocol.epsilon, float_dtype()))
-    weights, total = protocol.memo_supports(rows, num_reports)
+    weights, total = protocol._memo_supports(rows, num_reports)
     return mixture_of_rows(numbers, total, e_last * weights)
 
 
