@@ -39,7 +39,6 @@ class ColumnPlan(Answer):
 
     @property
     def title(self) -> str:
-        """K of each column, ε and N."""
         return (
             f"Errors of {len(self.num_categories)} columns: {self._sizes}, ε = {self.epsilon:.4g} nats for all of "
             f"them, N = {self.num_users:,}"
@@ -56,20 +55,16 @@ class ColumnPlan(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """K of each column, ε and N."""
         return {"columns": self.num_categories, "epsilon": self.epsilon, "num_users": self.num_users}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All ways."""
         return {"ways": [way._asdict() for way in self.ways]}
 
     @property
     def warnings(self) -> list[str]:
-        """None: there are no reports yet."""
         return []
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """All ways."""
         rows = [
             [
                 WAYS[way.name].format(way.number),
@@ -83,7 +78,6 @@ class ColumnPlan(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """What the errors are, and the best ways."""
         alone, together = self.ways[0], min(self.ways, key=lambda way: way.cell)
         return [
             "Errors: root mean squared, of unbiased estimates of the population, where shares are equal and columns "
@@ -94,7 +88,6 @@ class ColumnPlan(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What the ways are."""
         return {
             "all columns": "every user reports every column, each with an equal part of ε",
             "at random": "every user reports some of the columns, drawn at random, each with an equal part of ε",

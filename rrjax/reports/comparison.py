@@ -93,11 +93,9 @@ class Comparison(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The reports and their noise."""
         return self.reports.facts() | {"standard_error": self.reports.standard_error}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The estimators with their likelihoods, certificates and errors; the categories with the largest shares."""
         estimators = [found.facts() for found in self.estimates]
         if self.errors is not None:
             estimators = [row | {"errors": error} for row, error in zip(estimators, self.errors, strict=True)]
@@ -107,7 +105,6 @@ class Comparison(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """What the columns of the table of estimators are, and which is closest to the truth."""
         constant = "" if self.reports.tallied is None or self.reports.design is not None else ", up to a constant"
         reasons = ["not computed"] * (self.reports.likelihood_arguments is None)
         reasons += ["not a distribution"] * any(not found.proper for found in self.estimates)
@@ -124,12 +121,10 @@ class Comparison(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """Estimates that rest on assumptions."""
         return [found.caution for found in self.estimates if found.caution]
 
     @property
     def words(self) -> dict[str, str]:
-        """What each row and each column is."""
         words = {found.title: found.note for found in self.estimates}
         if self.reports.likelihood_arguments is None:
             words["NLL"] = f"not computed: {too_large(self.reports)}"
@@ -159,11 +154,9 @@ class Comparison(Answer):
         return words | of_reports(self.reports)
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The categories with the largest shares."""
         return cells_of(self.reports, self.shown, [each.title for each in self.shown], top, self.truth)
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """The table of estimators, what it says, and the table of categories."""
         measures = Cells(["", "> 0", "< 0", "NLL", "gap"], [_measures(found) for found in self.estimates])
         if self.errors is not None:
             measures.headings.extend(ERRORS.values())

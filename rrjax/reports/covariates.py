@@ -60,10 +60,6 @@ def read_regression_rows(
     """Reads reports, covariates, weights and clusters. Rows that lack one are dropped or refused.
 
     With randomized covariates, rows without a report of the outcome remain.
-
-    Raises:
-        DataError: A column that cannot be used, or a row that lacks a value.
-        ArgumentError, UsageError: Columns that cannot have the role that they were given.
     """
     outcome, source = reports.counted.column, reports.files
     randomized = source.columns()

@@ -9,11 +9,7 @@ SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
 
 
 def check_epsilon(epsilon: float) -> float:
-    """Returns ε; refuses one that no collection can have.
-
-    Raises:
-        ArgumentError, UsageError: It is not positive, too small or too large.
-    """
+    """Returns ε; refuses one that no collection can have."""
     problem = None
     try:
         epsilon = float(epsilon)

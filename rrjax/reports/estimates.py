@@ -83,11 +83,7 @@ class Estimate:
 
 
 def check_estimator(name: str, argument: str = "estimator") -> None:
-    """Refuses a name that is not in the catalogue.
-
-    Raises:
-        ArgumentError, UsageError: It is not.
-    """
+    """Refuses a name that is not in the catalogue."""
     if name not in ESTIMATORS:
         problem = f"{option(argument, ESTIMATOR_FLAG)} must be one of {', '.join(ESTIMATORS)}; got {name!r}"
         raise refusal(argument, problem, flag=ESTIMATOR_FLAG, value=name)

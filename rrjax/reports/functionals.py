@@ -92,20 +92,7 @@ def estimates_of(
     weighted: bool = False,
     shares: np.ndarray | None = None,
 ) -> list[FunctionalEstimate]:
-    """Estimates a functional for all users and for each level; of two levels also their difference.
-
-    Args:
-        reports: Of one column.
-        functional: Which number.
-        parts: All users, and those of each level.
-        level: Confidence level of the intervals.
-        normal: Whether the intervals use the normal approximation.
-        weighted: Whether the parts hold weighted counts.
-        shares: The shares of the levels in the population, which is estimated, too.
-
-    Returns:
-        The estimates, in the order of the parts.
-    """
+    """Estimates a functional for all users and for each level; of two levels also their difference."""
     tallied, mechanism = reports.tallied is not None, reports.mechanism
     epsilon, kind = (None, mechanism) if tallied else (reports.epsilon, None)
     if functional.kind == "quantile":

@@ -28,9 +28,6 @@ def groups_of(source: Source) -> dict[int, Source]:
     """The files of each group, by its number from one, if files of one column and domain were randomized differently.
 
     Empty for files that were randomized alike, and for rounds, numbers and files without metadata.
-
-    Raises:
-        DataError: Files that were randomized differently have different columns or domains.
     """
     try:
         source.columns()
@@ -89,11 +86,9 @@ class Groups(Parts):
 
     @property
     def main(self) -> Reports:
-        """The reports of the first group."""
         return next(iter(self.parts.values()))
 
     def summary(self) -> str:
-        """A sentence about each group."""
         named = ((f"group {number} ({each.name})", each) for number, each in self.parts.items())
         return "\n".join(each.summary(name) for name, each in named)
 
@@ -128,7 +123,6 @@ class GroupShares(PartShares):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """How each group was randomized, and the certificate of the likeliest shares."""
         gap = None if self.likeliest is None else float(self.likeliest.gap)
         return super().facts | {"groups": [_facts(each) for each in self.reports.parts.values()], "gap": gap}
 
@@ -142,7 +136,6 @@ class GroupShares(PartShares):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is."""
         if self.likeliest is None:
             return super().words
         gap = form.at_most(max(float(self.likeliest.gap), 0.0))

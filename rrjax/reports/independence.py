@@ -80,11 +80,7 @@ def test_independence(
 
 
 def paired(source: Source, columns: Sequence[str] = (), domains: Sequence[Labels | None] = ()) -> Reports | Pairs:
-    """Reads the reports of two attributes, which were randomized as one value or separately.
-
-    Raises:
-        DataError, ArgumentError, UsageError: As `test_independence`.
-    """
+    """Reads the reports of two attributes, which were randomized as one value or separately."""
     named, name = option("columns", "--column"), source.files()[0]
     twice = for_commands(": give it twice")
     if columns and (len(columns) != 2 or columns[0] == columns[1]):

@@ -97,7 +97,6 @@ class JointShares(OfColumns):
 
     @property
     def sentences(self) -> list[str]:
-        """What the estimates are; of two columns, how they go together."""
         said = ["; ".join(f"{name}: {note}" for name, note in self._notes.items()) + "."]
         if self.association is not None:
             measures = MEASURES | ({"odds ratio": ("odds_ratio", 2)} if self.shape == (2, 2) else {})
@@ -111,16 +110,13 @@ class JointShares(OfColumns):
 
     @property
     def cautions(self) -> list[str]:
-        """Whether the likeliest estimate is none."""
         return [] if self.converged else ["The likeliest table did not converge; believe the unbiased one."]
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is, and the measures of association."""
         return self._notes | ({} if self.association is None else words_of_association(self.level))
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The largest cells."""
         largest = largest_of(self._leading, top)
         labels, rows = self._labels(largest), []
         for row, cell in enumerate(largest):
@@ -135,7 +131,6 @@ class JointShares(OfColumns):
         return Cells(titles, rows, rest if left else "", names=len(labels), width=None)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The largest cells."""
         largest = largest_of(self._leading, top)
         labels = zip(*self._labels(largest).values(), strict=True)
         return {

@@ -223,12 +223,7 @@ class Numbers(Kind):
         }
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
-        """The shares of the true numbers in files, `[K]`.
-
-        Raises:
-            DataError: Files that cannot be used.
-            ArgumentError, UsageError: Files of randomized reports, or of counts.
-        """
+        """The shares of the true numbers in files, `[K]`."""
         check_true(source)
         if counts is not None:
             flag = "--truth-counts"
@@ -298,7 +293,6 @@ class NumberStatements(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The reports, the quantiles and the mean."""
         return {
             **self.reports.facts(),
             "warnings": self.warnings,
@@ -311,21 +305,18 @@ class NumberStatements(Answer):
         }
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All bins or integers, in order."""
         del top
         lists = (each.tolist() for each in self._table.values())
         return {"bins": [dict(zip(self._table, row, strict=True)) for row in zip(*lists, strict=True)]}
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the reports, and whether no distribution explains them."""
         if self.band.feasible:
             return self.reports.warnings
         return [*self.reports.warnings, _unexplained(self.level, ", so there are no limits")]
 
     @property
     def sentences(self) -> list[str]:
-        """What the limits and the estimates assume."""
         return [
             f"All limits hold together with {form.in_full(self.level)} confidence, at any number of reports, and "
             "assume nothing about the distribution.",
@@ -334,7 +325,6 @@ class NumberStatements(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """Where the estimated distribution function leaves its limits."""
         if not self.num_outside:
             return []
         places = f"{self.num_outside:,} of {len(self.theta):,} {'integers' if self.reports.integers else 'bins'}"
@@ -345,7 +335,6 @@ class NumberStatements(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What the estimate, a quantile and the limits are."""
         spread = ", with numbers evenly spread within their bin; the limits do not assume this"
         return {
             "estimate": f"{ESTIMATORS[DEFAULT][0]}: {ESTIMATORS[DEFAULT][2]}",
@@ -356,7 +345,6 @@ class NumberStatements(Answer):
         }
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The quantiles and the mean."""
         del top
         rows, said = [], self.reports.in_words
         for name, _, estimate, lower, upper in self.statements:
@@ -406,11 +394,9 @@ class NumberComparison(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The reports."""
         return self.reports.facts() | {"warnings": self.warnings}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The estimators, with the means of their estimates and their errors."""
         del top
         rows = {name: {"estimator": name, "mean": self._mean(theta)} for name, theta in self.thetas.items()}
         for name, errors in self.errors.items():
@@ -422,14 +408,12 @@ class NumberComparison(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the reports, and whether no distribution explains them."""
         if not self.reports.contradicted:
             return self.reports.warnings
         return [*self.reports.warnings, _unexplained(1 - FALSE_ALARM, ": do not use these estimates")]
 
     @property
     def sentences(self) -> list[str]:
-        """What the distances are."""
         if not self.errors:
             return [f"{option('truth', '--truth FILE')} measures the distance of each estimate from the truth."]
         return [
@@ -439,11 +423,9 @@ class NumberComparison(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each estimator does."""
         return {title: note for title, _, note in ESTIMATORS.values()}
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The estimators, with the means of their estimates and their errors."""
         del top
         headings, said = ["", "mean"], self.reports.in_words
         rows = [[ESTIMATORS[name][0], said(self._mean(theta))] for name, theta in self.thetas.items()]
@@ -456,13 +438,7 @@ class NumberComparison(Answer):
 
 
 def read_numbers(source: Source, epsilon: float | None, domain: Domain | None, given: Mapping[str, Any]) -> Numbers:
-    """Counts the reports in files of numbers; `given` are other arguments by name, none of which applies.
-
-    Raises:
-        Contradiction: Arguments that contradict the metadata.
-        ArgumentError, UsageError: Arguments that do not apply to reports of numbers.
-        DataError: Files that cannot be used.
-    """
+    """Counts the reports in files of numbers; `given` are other arguments by name, none of which applies."""
     metadata, name = source.metadata(), os.path.basename(source.files()[0])
     assert metadata is not None
     if epsilon is not None:

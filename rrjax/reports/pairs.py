@@ -49,7 +49,6 @@ class OfColumns(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The reports, and all that was found but the whole table."""
         found = {name: getattr(self, name) for name in self.stated}
         return {**self.reports.facts(), "level": self.level, **found}
 
@@ -95,7 +94,6 @@ class Pairs(OfColumns):
 
     @property
     def sentences(self) -> list[str]:
-        """Which pairs go together, what the measures are, and which p-values these are."""
         return [
             self.conclusion,
             "Cramér's V: 0 for independent columns, 1 where one determines the other. The estimates of V and of the "
@@ -105,7 +103,6 @@ class Pairs(OfColumns):
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the reports, and pairs that are left out."""
         left_out = [
             " × ".join(names) for names, product, _ in all_pairs(self.reports) if product.num_categories > MOST_CELLS
         ]
@@ -116,7 +113,6 @@ class Pairs(OfColumns):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is."""
         return words_of_association(self.level) | {
             "p": "probability that independent columns seem to go together as much as these, or more; ≤ where none of "
             f"the {NUM_DRAWS:,} simulated tables does",
@@ -125,7 +121,6 @@ class Pairs(OfColumns):
         }
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The strongest pairs."""
         both = ("p_value", "adjusted_p_value")
         rows = [[*cells_of_pair(pair), *(p_of_independence(pair, p) for p in both)] for pair in self.pairs[:top]]
         left = len(self.pairs) - len(rows)

@@ -116,7 +116,6 @@ class PartShares(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The domain, the level of the intervals, and the warnings."""
         domain = self.reports.main.counted.domain
         return {
             "domain": domain.describe(),
@@ -132,7 +131,6 @@ class PartShares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """What the estimates are made from."""
         part, hidden = self.reports.part, len(self.estimates) - len(self.reports.shown)
         intervals = "The intervals are those of the normal approximation."
         if self.simultaneous:
@@ -147,7 +145,6 @@ class PartShares(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is."""
         part = self.reports.part
         found = {f"{part} {self.reports.shown[0]}, …": f"posterior means from the reports of that {part} alone"}
         if self.pooled is None:
@@ -160,7 +157,6 @@ class PartShares(Answer):
         }
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The categories with the largest shares."""
         part = self.reports.part
         shown = {f"{part} {number}": self.estimates[number].theta for number in self.reports.shown}
         headings, rows = ["category", *shown], []
@@ -176,7 +172,6 @@ class PartShares(Answer):
         return Cells([*headings, *self.beside], rows, rest)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The categories with the largest shares."""
         columns = {name: each for name, each in self.columns.items() if name != "simulated"}
         places = largest_of(self.theta, top)
         return {"top": [{name: each[place] for name, each in columns.items()} for place in places]}

@@ -185,7 +185,6 @@ class Plan(Answer):
 
     @property
     def title(self) -> str:
-        """The number that was computed, K, ε and N."""
         solved = {
             "users": f"{form.number(self.num_users, 'user is', 'users are')} needed",
             "epsilon": f"ε = {self.epsilon:.4g} nats is needed",
@@ -200,12 +199,10 @@ class Plan(Answer):
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All mechanisms, by their names in files."""
         return {"mechanisms": [row._asdict() | {"name": row.name.replace(" ", "-")} for row in self.mechanisms]}
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The target, what was computed, and the errors."""
         target, design = vars(self.target), self.target.design
         found = {name: value for name, value in vars(self).items() if name not in ("target", "mechanisms")}
         note = {"design": None if design is None else design.note}
@@ -213,12 +210,10 @@ class Plan(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """None: there are no reports yet."""
         return []
 
     @property
     def sentences(self) -> list[str]:
-        """What the columns are, and how many more users the mechanism takes than the best."""
         said = [
             "error: typical, of a share of the population; bits: size of a report; operations: the server's, to count "
             "all reports."
@@ -234,7 +229,6 @@ class Plan(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """That ε hardly protects, or does not."""
         if math.isinf(self.epsilon):
             return [
                 "ε is infinite: some answer is never given by some respondents, so that it tells what its sender does "
@@ -247,7 +241,6 @@ class Plan(Answer):
         ] * (self.epsilon > PROTECTS)
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """The errors, widths and shares that are detected; and all mechanisms."""
         target, interval = self.target, form.interval(self.target.level)
         empty, own = (self._of(place) for place in (self.empty_category, self.category))
         values = {
@@ -275,7 +268,6 @@ class Plan(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What the rows and columns are."""
         return {
             "error": "root mean squared, of the unbiased estimate of a share; that of `rrjax estimate` is often closer",
             "population": "from which the users are drawn at random; drawing them is a part of the error, taken as "

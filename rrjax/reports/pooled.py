@@ -44,12 +44,6 @@ def pooled_estimate(mixture: Mixture, shares: np.ndarray, variance: float, num_u
 
     The estimate is handed on as counts of randomized response, at an ε that has its error: at a smaller one the prior
     would move it further than the likelihood can move it back.
-
-    Args:
-        mixture: The likelihood.
-        shares: `[K]`, unbiased, which may be negative.
-        variance: That of one of these shares if all are equal, times the number of users.
-        num_users: Their number.
     """
     size = len(shares)
     low, high = SMALLEST_EPSILON, LARGEST_EPSILON

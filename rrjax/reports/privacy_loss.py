@@ -34,12 +34,7 @@ class PrivacyLoss:
     memo_rounds: int = 0
 
     def with_memo(self, memo: Path, rounds: Collection[int]) -> PrivacyLoss:
-        """With the numbers of permanent answers, the only thing that is taken from a memo.
-
-        Raises:
-            DataError: A file that is not there, cannot be read, is the memo of another collection, or lacks one of the
-                rounds of the reports.
-        """
+        """With the numbers of permanent answers, the only thing that is taken from a memo."""
         of, simulated = self.metadata, self.metadata.simulated
         memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, simulated, of.user)).read()
         lacking = [number for number in rounds if number not in memos.rounds]

@@ -115,11 +115,7 @@ def _levels(source: io.Source, by: str) -> Covariate:
 
 
 def population_shares(population: str | os.PathLike[str] | Mapping[Any, float], levels: Sequence[str]) -> np.ndarray:
-    """The shares of the levels in the population, in their order, from a table of sizes or from sizes by level.
-
-    Raises:
-        DataError, ArgumentError: Sizes that are none, or levels without reports or without a size.
-    """
+    """The shares of the levels in the population, in their order, from a table of sizes or from sizes by level."""
     of_file = not isinstance(population, Mapping)
     name = str(population) if of_file else option("population")
     known = _sizes_in(name) if of_file else {str(level): float(size) for level, size in population.items()}
@@ -170,11 +166,7 @@ def _sizes_in(path: str) -> dict[str, float]:
 
 
 def read_weights(source: io.Source) -> Covariate:
-    """Reads a column of survey weights, row by row; missing ones are NaN.
-
-    Raises:
-        DataError: Weights that are no numbers, or negative, with the row.
-    """
+    """Reads a column of survey weights, row by row; missing ones are NaN."""
     weights = read_covariate(source, most_levels=None)
     file = source.files()[0]
     place = f"{file}, column {weights.name!r}"

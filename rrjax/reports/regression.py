@@ -74,20 +74,17 @@ class Regression(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The reports, the rows, the kind of the errors, the tests, and the likelihood with its certificate."""
         names = [field.name for field in dataclasses.fields(self)]
         own = {name: getattr(self, name) for name in names if name not in ("reports", "coefficients", "notes")}
         return self.reports.facts() | {"warnings": self.warnings} | own
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All coefficients."""
         del top
         table = self.coefficients
         return {"coefficients": [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]}
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is, the likelihood and the certificate."""
         clusters, fit = self.num_clusters, self.goodness_of_fit
         ways = {
             "observed": "by how much estimates are off, typically, if the model is right",
@@ -117,7 +114,6 @@ class Regression(Answer):
         }
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """A table for each category, the tests, and how to read them."""
         del top
         blocks: list[Block] = []
         reference = form.printable(self.reference)
@@ -144,7 +140,6 @@ class Regression(Answer):
         return blocks
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The tests of the covariates."""
         del top
         rows = []
         for test in self.tests:

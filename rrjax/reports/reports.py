@@ -172,11 +172,7 @@ class Reports(ColumnQuestions):
 
     @property
     def files(self) -> Source:
-        """The files of the reports.
-
-        Raises:
-            ArgumentError, UsageError: There are none.
-        """
+        """The files of the reports."""
         if self.source is None:
             raise refusal("data", "single reports are needed, and these were counted: read their file")
         return self.source
@@ -225,11 +221,7 @@ class Reports(ColumnQuestions):
         return None if self.tallied is None or self.num_categories > MAX_CATEGORIES else self.tallied.mixture
 
     def reports(self, what: str) -> np.ndarray:
-        """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label.
-
-        Raises:
-            ArgumentError, UsageError: More reports × categories than fit in memory; `what` needs them.
-        """
+        """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label."""
         metadata = self.counted.metadata
         if self.tallied is None or self.design is not None or metadata is None:
             source = dataclasses.replace(self.files, column=self.counted.column)
@@ -337,12 +329,7 @@ class Reports(ColumnQuestions):
         }
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
-        """The shares of the true values in files, or of those in a column of counts, `[K]`.
-
-        Raises:
-            DataError: Files that cannot be used, with the row and without the value.
-            ArgumentError, UsageError: Files of randomized reports, or of counts whose column was not named.
-        """
+        """The shares of the true values in files, or of those in a column of counts, `[K]`."""
         from rrjax.reports.truth import read_truth
 
         return read_truth(source, counts, self)
@@ -366,11 +353,7 @@ class Reports(ColumnQuestions):
 
 
 def checked(reports: Reports) -> Reports:
-    """The reports, with the warnings that precede their estimates.
-
-    Raises:
-        DataError: There is one report.
-    """
+    """The reports, with the warnings that precede their estimates."""
     if reports.num_reports < 2:
         raise DataError(
             f"{reports.name} holds one report: a distribution cannot be estimated from it. "

@@ -53,7 +53,6 @@ class Rounds(Parts):
 
     @property
     def main(self) -> Reports:
-        """The reports of the last round."""
         return self.parts[max(self.parts)]
 
     @property
@@ -64,7 +63,6 @@ class Rounds(Parts):
         return found
 
     def summary(self) -> str:
-        """A sentence about the rounds."""
         main, metadata = self.main, self.metadata
         return (
             f"{form.number(len(self.parts), 'round', 'rounds')} of {metadata.mechanism.name} in column "
@@ -102,7 +100,6 @@ class RoundShares(PartShares):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The protocol, the reports of each round, and what users have spent."""
         mechanism = self.loss.metadata.mechanism
         return super().facts | {
             "mechanism": mechanism.name,
@@ -120,7 +117,6 @@ class RoundShares(PartShares):
 
     @property
     def sentences(self) -> list[str]:
-        """What the estimates are made from, and what users have spent."""
         own = "A round is estimated from its own reports; reports of one user in two rounds depend on each other."
         return [*super().sentences, own, self.loss.sentence()]
 

@@ -54,16 +54,7 @@ class SeparateColumns(Kind):
 
     @classmethod
     def of_source(cls, source: Source, flag: str = "REPORTS") -> SeparateColumns:
-        """All columns of reports that files have.
-
-        Args:
-            source: The files.
-            flag: The flag of the command line that asks for several columns, for messages.
-
-        Raises:
-            DataError: Files that cannot be used.
-            ArgumentError, UsageError: They have no several columns that were randomized separately.
-        """
+        """All columns of reports that files have."""
         known = source.columns()
         if len(known) < 2:
             raise refusal(
@@ -86,16 +77,7 @@ class SeparateColumns(Kind):
         return self.loaded[name]
 
     def about(self, columns: str | Sequence[str] | None, flag: str) -> SeparateColumns:
-        """The columns that a question is about; None are all.
-
-        Args:
-            columns: Their names.
-            flag: The flag of the command line that asks the question.
-
-        Raises:
-            ArgumentError, UsageError: There are no such columns, fewer than two, or more than a user reports where the
-                question is about all of them together.
-        """
+        """The columns that a question is about; None are all."""
         given = listed_in("--joint", columns) if isinstance(columns, str) else columns
         names = self.names if given is None else tuple(given)
         odd = next((name for name in names if name not in self.names or names.count(name) > 1), None)

@@ -159,7 +159,6 @@ class Shares(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The reports, the estimates with their certificates, and what the intervals found."""
         intervals, theta = self.intervals, self.estimate.theta
         misses = intervals.misses(theta)
         return {
@@ -179,26 +178,21 @@ class Shares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """Which categories are significantly above zero, which intervals these are, which estimate to report."""
         return [*confidence_sentences(self.reports, self.intervals), *filter(None, [self.advice])]
 
     @property
     def cautions(self) -> list[str]:
-        """Estimates that rest on assumptions, and shares outside of their interval."""
         return cautions(self.reports, self.estimates, self.intervals, self.headings[0])
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column, the certificate and the noise are, and a sentence to publish."""
         found = explanations(self.reports, self.estimates, self.headings, self.intervals)
         return found | {"to publish": self.to_publish}
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The categories with the largest shares."""
         return cells_of(self.reports, self.estimates, self.headings, top, intervals=self.intervals)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The categories with the largest shares."""
         return {"top": rows_of(self.reports, self._thetas, top, intervals=self.intervals)}
 
     def figure(self, ax: Axes | None = None) -> Figure:

@@ -63,7 +63,6 @@ class Statements(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The reports, what was asked, and how many estimates have no interval, or are impossible."""
         return {
             **self.reports.facts(),
             "warnings": self.warnings,
@@ -77,7 +76,6 @@ class Statements(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """The kinds of the intervals, for how many users they hold, and how many estimates are impossible."""
         count = sum(each.impossible for each in self.estimates)
         number = form.number(count, "estimate is", "estimates are")
         beyond = f" {number} impossible, as unbiased ones may be: believe the interval."
@@ -85,13 +83,11 @@ class Statements(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """How many estimates have no interval, and why."""
         number = sum(each.contradicted for each in self.estimates)
         return [self.reports.without_interval(number, "row", "rows", 1 - self.level, "for each row")] * (number > 0)
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column and row is."""
         kinds, abouts = self._kinds, {each.about for each in self.estimates}
         quantiles = "quantile" in kinds
         words = {
@@ -142,7 +138,6 @@ class Statements(Answer):
         return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "."
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """All estimates, with the level where there is a public column."""
         del top
         levels = [] if self.by is None else [form.printable(self.by)]
         rows = []
@@ -153,7 +148,6 @@ class Statements(Answer):
         return Cells(["statement", *levels, *numbers], rows, names=1 + len(levels), width=30)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All estimates."""
         del top
         return {"statements": [each.facts() for each in self.estimates]}
 

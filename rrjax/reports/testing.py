@@ -159,7 +159,6 @@ class Test(Answer):
 
     @property
     def title(self) -> str:
-        """What was tested: a line for each collection."""
         return "\n".join(self._of_each(lambda each, name: [each.summary(form.printable(name))])) or self.about
 
     def _of_each(self, lines):
@@ -168,7 +167,6 @@ class Test(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the reports, with the name of their collection if there are several, and those of the test."""
         own = self._of_each(lambda each, name: [f"{name}: {text}" if name else text for text in each.warnings])
         return [*own, *self.notes]
 
@@ -180,7 +178,6 @@ class Test(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The significance, draws and seed, and the collections."""
         return {
             "significance": self.simulation.significance,
             "num_draws": self.simulation.most_draws,
@@ -191,12 +188,10 @@ class Test(Answer):
         }
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All tests."""
         return {"tests": [vars(each) for each in self.outcomes]}
 
     @property
     def sentences(self) -> list[str]:
-        """The answer to each question, with its p-value."""
         level, found = f"significance {self.simulation.significance:g}", []
         for each in self.outcomes:
             draws = f"± {each.standard_error:.1g} from {self.simulation.most_draws:,} draws"
@@ -204,13 +199,11 @@ class Test(Answer):
         return found
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """Each question with its answer."""
         questions = [Heading(form.printable(each.question)) for each in self.outcomes]
         return [block for both in zip(questions, self.sentences, strict=True) for block in both]
 
     @property
     def words(self) -> dict[str, str]:
-        """What the p-value, the significance and the statistic are."""
         return {
             "p": "p-value: how often collections that are simulated under the hypothesis are at least as extreme as "
             "this one"

@@ -69,7 +69,6 @@ class Tree(OfColumns):
 
     @property
     def sentences(self) -> list[str]:
-        """What the tree is, and whether it fits."""
         said = [
             "The tree of the strongest pairs (Chow–Liu): other columns depend on each other only through the columns "
             "between them."
@@ -86,11 +85,9 @@ class Tree(OfColumns):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is."""
         return words_of_association(self.level)
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """All edges, the strongest first: some of them are no tree."""
         del top
         return Cells(headings(self.level), [*map(cells_of_pair, self.edges)], width=None)
 

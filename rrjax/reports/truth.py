@@ -30,11 +30,7 @@ SUM_TOLERANCE = 1e-6
 def true_shares(
     truth: Truth, domain: Domain, read: Callable[[Source], np.ndarray], argument: str = "truth"
 ) -> np.ndarray:
-    """The shares of all categories, `[K]`, float64; `read` reads those in a file. No message repeats a value.
-
-    Raises:
-        ArgumentError: Labels outside the domain, or numbers that are not K shares or counts.
-    """
+    """The shares of all categories, `[K]`, float64; `read` reads those in a file. No message repeats a value."""
     if isinstance(truth, str | os.PathLike):
         return read(Source(truth).confidential())
     if isinstance(truth, Mapping):
@@ -66,12 +62,7 @@ def check_true(source: Source, argument: str = "truth") -> None:
 
 
 def read_truth(source: Source, counts: str | None, reports: Reports, argument: str = "truth") -> np.ndarray:
-    """The shares of the true values in files, or of those in a column of counts, `[K]`, float64.
-
-    Raises:
-        DataError: Files that cannot be used, with the row and without the value.
-        ArgumentError, UsageError: Files of randomized reports, or of counts whose column was not named.
-    """
+    """The shares of the true values in files, or of those in a column of counts, `[K]`, float64."""
     check_true(source, argument)
     flag, counted = option(argument), reports.counted
     domain, metadata = counted.domain, counted.metadata

@@ -161,7 +161,6 @@ class TwoSampleShares(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The design, the counts and all numbers."""
         reports = self.reports
         return {
             "mechanism": reports.design.name,
@@ -176,7 +175,6 @@ class TwoSampleShares(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """Rows that are left out, answers that do not fit the design, and an estimate at the boundary."""
         numbers, sentences = self.numbers, list(self.reports.warnings)
         if numbers["fit_p_value"] <= MISFIT:
             sentences.append(
@@ -197,7 +195,6 @@ class TwoSampleShares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """The tests, and which intervals these are."""
         complies, inside = "p_value" in self.numbers, math.isfinite(self.numbers["standard_error"])
         return [
             *([f"Test that everybody follows the rule: {_p(self.numbers['p_value'])}."] if complies else []),
@@ -208,12 +205,10 @@ class TwoSampleShares(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each row is, and the intervals."""
         found = {title: meaning for title, meaning, *_ in self._rows}
         return found | {form.interval(self.level): "of one share; the two intervals are not simultaneous"}
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """A row for each share."""
         del top
         rows = []
         for title, (share, error, lower, upper) in self.shares.items():

@@ -12,18 +12,7 @@ from rrjax.reports import form
 
 
 def in_order(name: str, given: str | Mapping[str, Any], domain: Domain | None) -> str:
-    """The numbers of a parameter, one for each answer, in the order of the domain.
-
-    Args:
-        name: Name of the parameter.
-        given: Numbers in this order, such as "1/6,5/6", or numbers with their answers, such as "no:5/6,yes:1/6" or a
-            mapping. Labels that mean yes and no stand for those of the domain.
-        domain: The answers; None if they are not known: then the order is that of the text, but yes first.
-
-    Raises:
-        ArgumentError, UsageError: Answers that are not those of the domain; or numbers without answers, where either
-            may be that of yes.
-    """
+    """The numbers of a parameter, one for each answer, in the order of the domain."""
     text = given if isinstance(given, str) else ",".join(f'"{label}":{number}' for label, number in given.items())
     parts = [part.rpartition(":") for part in listed_in("--parameter", text)]
     if not any(colon for _, colon, _ in parts):

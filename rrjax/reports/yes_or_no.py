@@ -34,11 +34,7 @@ def said(domain: Domain, yes: int | None) -> str:
 
 
 def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
-    """The category number of yes among two answers: of the given label, or of the one that means yes.
-
-    Raises:
-        ArgumentError, UsageError: A label that is none of them, or none was given and none means yes.
-    """
+    """The category number of yes among two answers: of the given label, or of the one that means yes."""
     labels = [form.printable(each) for each in domain.labels()]
     if label is not None:
         if label not in labels:
@@ -58,11 +54,7 @@ def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
 
 
 def with_yes(design: Design, domain: Domain, label: str | None) -> Design:
-    """The design with the yes that is given, or that the domain tells; of a symmetric one it may be unknown.
-
-    Raises:
-        ArgumentError, UsageError: As `place_of_yes`, or a yes for a design that has none.
-    """
+    """The design with the yes that is given, or that the domain tells; of a symmetric one it may be unknown."""
     if isinstance(design, YesOrNo):
         known = not design.symmetric or label is not None or domain.place_of_yes is not None
         place = place_of_yes(domain, design.name, label) if known else 0
