@@ -15,7 +15,7 @@ from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError, did_you_mean
 from rrjax.io.domain import Domain
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, TABLE, full_name, names_in
-from rrjax.reports.vector_parameters import in_order, names_yes
+from rrjax.reports.parameters import in_order, names_yes
 
 if TYPE_CHECKING:
     from rrjax.mechanisms import Design, TwoSamples
@@ -245,7 +245,7 @@ class SurveyDesign:
             UsageError: Parameters that make no design, or one of another number of answers; or it is not known which
                 answer is yes.
         """
-        from rrjax.reports.yes_or_no import with_yes
+        from rrjax.reports.parameters import with_yes
 
         made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}", domain)
         return with_yes(made, domain, self.yes)

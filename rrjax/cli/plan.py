@@ -16,7 +16,7 @@ from rrjax.cli.outlets import deliver
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
-    from rrjax.reports.column_plans import ColumnPlan
+    from rrjax.reports.plans import ColumnPlan
 
 
 @flags(without=("out", "top"))
@@ -91,7 +91,7 @@ def plan(
 
 def _of_columns(columns: str, epsilon: float | None, users: int | None) -> ColumnPlan:
     """The ways to report several columns, with their errors."""
-    from rrjax.reports.column_plans import plan_columns
+    from rrjax.reports.plans import plan_columns
 
     for flag, value in {"--epsilon": epsilon, "--users": users}.items():
         if value is None:

@@ -22,7 +22,7 @@ from rrjax.io.write import Kept
 from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
 from rrjax.reports import form
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.parameters import check_epsilon
 
 if TYPE_CHECKING:
     from rrjax.mechanisms import Design

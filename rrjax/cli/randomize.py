@@ -26,7 +26,7 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.write import REPORTS, check_reports_name, creating, kind_of
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, names_in
 from rrjax.reports import form
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.parameters import check_epsilon
 
 WRITTEN = "What is written"
 
@@ -192,7 +192,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
     """Prints what was written."""
     from rrjax.io.tallies import mechanism_of
     from rrjax.mechanisms import Design
-    from rrjax.reports.yes_or_no import known_yes, said
+    from rrjax.reports.parameters import known_yes, said
 
     metadata = made.metadata
     mechanism = mechanism_of(metadata, str(out))

@@ -71,8 +71,8 @@ def report(
     from rrjax.io.write import check_writable
     from rrjax.reports.pages.column import column_page
     from rrjax.reports.pages.several import columns_page, rounds_page
+    from rrjax.reports.parts import several_rounds
     from rrjax.reports.reading import kind_of
-    from rrjax.reports.rounds import several_rounds
 
     check_rate("level", level)
     files = Files(reports, reading)

@@ -21,8 +21,8 @@ from rrjax.estimators.names import MAXIMIZER
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
 from rrjax.reports.answer import Cells
-from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.reports import Reports
+from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

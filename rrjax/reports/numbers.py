@@ -19,17 +19,17 @@ from rrjax.io.numbers import NumberReports
 from rrjax.io.source import Source
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.comparison import check_true, true_shares
 from rrjax.reports.kind import Kind
+from rrjax.reports.parameters import check_epsilon
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import FALSE_ALARM
-from rrjax.reports.truth import check_true, true_shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from rrjax.reports.truth import Truth
+    from rrjax.reports.comparison import Truth
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Probabilities of the quantiles that are estimated unless others are named."""

@@ -9,13 +9,12 @@ from rrjax.reports.answer import SHOWN
 from rrjax.reports.kind import Kind
 
 if TYPE_CHECKING:
-    from rrjax.reports.comparison import Comparison
+    from rrjax.reports.comparison import Comparison, Truth
     from rrjax.reports.regression import Regression
     from rrjax.reports.reports import Reports
     from rrjax.reports.shares import Shares
     from rrjax.reports.statements import Groups, Population, Statements
     from rrjax.reports.testing import Test
-    from rrjax.reports.truth import Truth
 
 
 class ColumnQuestions(Kind):

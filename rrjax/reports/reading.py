@@ -36,10 +36,8 @@ from rrjax.mechanisms import (
 from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE
-from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
 from rrjax.reports.reports import Reports, checked
-from rrjax.reports.vector_parameters import in_order
-from rrjax.reports.yes_or_no import with_yes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -155,8 +153,7 @@ def kind_of(
     named: str = "",
 ) -> Any:
     """The reports in files, of the kind that their metadata tell; arguments and errors as of `read_source`."""
-    from rrjax.reports.groups import Groups, groups_of
-    from rrjax.reports.rounds import Rounds, several_rounds
+    from rrjax.reports.parts import Groups, Rounds, groups_of, several_rounds
 
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)

@@ -15,10 +15,10 @@ from rrjax.data.arguments import as_probability
 from rrjax.data.errors import ArgumentError, Located, option, refusal
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading
-from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.covariates import Rows, few_clusters, read_regression_rows
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
+from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

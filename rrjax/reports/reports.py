@@ -29,8 +29,8 @@ from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
+from rrjax.reports.parameters import known_yes, said
 from rrjax.reports.questions import ColumnQuestions
-from rrjax.reports.yes_or_no import known_yes, said
 
 if TYPE_CHECKING:
     from jaxtyping import ArrayLike
@@ -180,7 +180,7 @@ class Reports(ColumnQuestions):
     @property
     def contradicted(self) -> bool:
         """Whether the tests of `check_contradictions` reject, all of them together at one level; tested once."""
-        from rrjax.reports.contradictions import check_contradictions
+        from rrjax.reports.testing import check_contradictions
 
         check_contradictions(self)
         return any(test["p_value"] * len(self.metadata_tests) <= FALSE_ALARM for test in self.metadata_tests.values())
@@ -330,7 +330,7 @@ class Reports(ColumnQuestions):
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
         """The shares of the true values in files, or of those in a column of counts, `[K]`."""
-        from rrjax.reports.truth import read_truth
+        from rrjax.reports.comparison import read_truth
 
         return read_truth(source, counts, self)
 

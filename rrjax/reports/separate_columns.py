@@ -22,9 +22,7 @@ from rrjax.reports.reading import in_float64, read_source
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
-    from rrjax.reports.joint import JointShares
-    from rrjax.reports.pairs import Pairs
-    from rrjax.reports.tree import Tree
+    from rrjax.reports.association import JointShares, Pairs, Tree
 
 MOST_CELLS = 1 << 21
 """Limit of the number of cells of a joint table."""
@@ -195,7 +193,7 @@ class SeparateColumns(Kind):
             ArgumentError, UsageError: Columns that there are not, that no user reports together, or with too large a
                 joint table; a level outside of (0, 1).
         """
-        from rrjax.reports.joint import joint_of
+        from rrjax.reports.association import joint_of
 
         check_rate("level", level)
         return joint_of(self.about(columns, "--joint"), level)
@@ -212,7 +210,7 @@ class SeparateColumns(Kind):
         Raises:
             ArgumentError, UsageError: Each user reports one column; a level outside of (0, 1).
         """
-        from rrjax.reports.pairs import pairs_of
+        from rrjax.reports.association import pairs_of
 
         check_rate("level", level)
         return pairs_of(self.about(None, "--all-pairs"), level)
@@ -231,7 +229,7 @@ class SeparateColumns(Kind):
             ArgumentError, UsageError: Columns that there are not, or a pair with too large a table; each user reports
                 one column; a level outside of (0, 1).
         """
-        from rrjax.reports.tree import tree_of
+        from rrjax.reports.association import tree_of
 
         check_rate("level", level)
         return tree_of(self.about(columns, "--tree"), level)

@@ -16,12 +16,12 @@ from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.contradictions import check_contradictions
 from rrjax.reports.estimates import largest_of
 from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of
 from rrjax.reports.public_columns import parts_of, population_shares
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
+from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,9 +21,9 @@ from rrjax.mechanisms import Compliance, TwoSamples
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.kind import Kind
-from rrjax.reports.pooled import normal_interval
+from rrjax.reports.parameters import place_of_yes, said
+from rrjax.reports.parts import normal_interval
 from rrjax.reports.reading import check_design
-from rrjax.reports.yes_or_no import place_of_yes, said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from rrjax.figures.html import Markup, details, joined, listing, paragraph, table
 from rrjax.reports import form
+from rrjax.reports.association import SIGNIFICANT, Pairs, measured
 from rrjax.reports.pages.column import answers_of
 from rrjax.reports.pages.parts import Page, caption_of, explained, how_made, in_words, label, limits_of, quoted, shown
 from rrjax.reports.pages.privacy import meaning_of_columns, spent
-from rrjax.reports.pairs import SIGNIFICANT, Pairs, measured
-from rrjax.reports.rounds import Rounds
+from rrjax.reports.parts import Rounds
 from rrjax.reports.separate_columns import SeparateColumns
 
 
