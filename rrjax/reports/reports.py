@@ -29,8 +29,8 @@ from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
+from rrjax.reports.kind import ColumnQuestions
 from rrjax.reports.parameters import known_yes, said
-from rrjax.reports.questions import ColumnQuestions
 
 if TYPE_CHECKING:
     from jaxtyping import ArrayLike

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from rrjax.data.arguments import as_probability
-from rrjax.data.errors import for_callers, for_commands, option, refusal
+from rrjax.data.errors import check_rate, for_callers, for_commands, option, refusal
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.estimates import largest_of
-from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of
-from rrjax.reports.public_columns import parts_of, population_shares
+from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of, parts_of, population_shares
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
 from rrjax.reports.testing import check_contradictions
@@ -58,14 +56,18 @@ class Statements(Answer):
 
         The value and the limits are numbers, or texts where some of them are labels.
         """
-        rows = [each.facts() for each in self.estimates]
-        return self.reports.table({name: _column(name, [row[name] for row in rows]) for name in rows[0]})
+        rows, found = [each.facts() for each in self.estimates], {}
+        for name in rows[0]:
+            values = [None if row[name] != row[name] else row[name] for row in rows]  # NaN
+            if name in ("statement", "kind", "of") or any(isinstance(each, str) for each in values):
+                found[name] = np.asarray(["" if each is None else str(each) for each in values], object)
+            else:
+                found[name] = np.asarray([math.nan if each is None else each for each in values])
+        return self.reports.table(found)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def _results(self):
         return {
-            **self.reports.facts(),
-            "warnings": self.warnings,
             "level": self.level,
             "by": self.by,
             "weights": self.weights,
@@ -138,17 +140,17 @@ class Statements(Answer):
         return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "."
 
     def cells(self, top: int = SHOWN) -> Cells:
-        del top
-        levels = [] if self.by is None else [form.printable(self.by)]
         rows = []
         for each in self.estimates:  # each row has its name, because a narrow terminal shows the columns in blocks
-            place = [_short(each.level)] if levels else []
+            level = form.printable(each.level)
+            level = level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
+            place = [level] * (self.by is not None)
             rows.append([form.printable(each.functional.name), *place, f"{each.num_reports:,}", *each.texts()])
+        levels = [] if self.by is None else [form.printable(self.by)]
         numbers = ["reports", "estimate", "std. error", form.interval(self.level)]
         return Cells(["statement", *levels, *numbers], rows, names=1 + len(levels), width=30)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        del top
         return {"statements": [each.facts() for each in self.estimates]}
 
     def figure(self, ax: Axes | None = None) -> Figure:
@@ -184,23 +186,9 @@ class Statements(Answer):
         return forest_figure(panels, level=self.level, title=title, ax=ax)
 
 
-def _column(name: str, values: list[Any]) -> np.ndarray:
-    """Numbers as they are; names, and limits of which some are labels, as texts."""
-    values = [None if each != each else each for each in values]  # NaN
-    if name in ("statement", "kind", "of") or any(isinstance(each, str) for each in values):
-        return np.asarray(["" if each is None else str(each) for each in values], object)
-    return np.asarray([math.nan if each is None else each for each in values])
-
-
-def _short(level: str) -> str:
-    level = form.printable(level)
-    return level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
-
-
 @in_float64
 def statements_of(
     reports: Reports,
-    *,
     mean: bool,
     quantile: float | Iterable[float],
     group: Groups,
@@ -209,29 +197,27 @@ def statements_of(
     population: Population | None,
     normal: bool,
     level: float,
-    top: int,
+    top: int | None,
 ) -> Statements:
     """See `Reports.statements`."""
-    as_probability(level, "level", 0.95)
+    check_rate("level", level)
     quantiles = [quantile] if isinstance(quantile, int | float) else list(quantile)
-    functionals, notes = _groups(reports, group)
-    functionals = [_quantile(each) for each in quantiles] + functionals
-    if mean:
-        functionals.insert(0, Functional("mean", "mean", _numbers(reports)))
-    if population is not None:
-        _check_population(by, weights, functionals)
-    if weights is not None and quantiles:
-        raise refusal(
-            "quantile",
-            f"{option('quantile')} has no interval for weighted reports: leave out {option('weights')}, or ask for "
-            f"{option('group')}",
-            value=quantiles[0],
-        )
+    groups, notes = _groups(reports, group)
+    functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
+    functionals += [*map(_quantile, quantiles), *groups]
+    _check_together(functionals, by, weights, population, normal, top)
     if not functionals:  # the shares of the most frequent categories
-        every, labels = np.arange(reports.num_categories), reports.labels
-        largest = largest_of(reports.counts, top)
-        functionals = [Functional(form.printable(labels[place]), "share", every == place) for place in largest]
-    _check_names(functionals)
+        every, largest = np.arange(reports.num_categories), largest_of(reports.counts, SHOWN if top is None else top)
+        functionals = [Functional(form.printable(reports.labels[place]), "share", every == place) for place in largest]
+    names = [each.name for each in functionals]
+    twice = next((each for each in functionals if names.count(each.name) > 1), None)
+    if twice is not None:
+        named = f"such as {option('group=NAME=LABEL', '--group NAME=LABEL')}"
+        raise refusal(
+            "group" if twice.kind == "share" else twice.kind,
+            f"{twice.name!r} is asked for twice: leave one out, or give groups names, {named}",
+            value=twice.name,
+        )
     parts, num_left_out = parts_of(reports, by, weights, normal)
     if num_left_out:
         missing = " or ".join(repr(name) for name in (by, weights) if name is not None)
@@ -244,42 +230,44 @@ def statements_of(
     return Statements(reports, estimates, level, by, weights, normal, num_left_out, notes)
 
 
-def _check_population(by: str | None, weights: str | None, functionals: list[Functional]) -> None:
-    problem = None
-    if by is None:
+def _check_together(
+    functionals: list[Functional],
+    by: str | None,
+    weights: str | None,
+    population: Population | None,
+    normal: bool,
+    top: int | None,
+) -> None:
+    """Refuses arguments that contradict each other, or would change nothing."""
+    quantiles = [each.probability for each in functionals if each.kind == "quantile"]
+    alone, others = functionals and len(quantiles) == len(functionals), f"{option('mean=True', '--mean')} or "
+    others += option("group")
+    argument, problem, value = "population", None, None
+    if population is not None and by is None:
         problem = f"gives the sizes of the levels of {option('by')}: name that column with {option('by')}"
-    elif weights is not None:
+    elif population is not None and weights is not None:
         problem = f"and {option('weights')} are two ways to weigh the users: give one of the two"
-    elif functionals and all(each.kind == "quantile" for each in functionals):
-        problem = (
-            f"weighs means and groups, not quantiles: ask for {option('mean=True', '--mean')} or {option('group')}"
-        )
+    elif population is not None and alone:
+        problem = f"weighs means and groups, not quantiles: ask for {others}"
+    elif weights is not None and quantiles:
+        argument, value = "quantile", quantiles[0]
+        problem = f"has no interval for weighted reports: leave out {option('weights')}, or ask for {option('group')}"
+    elif normal and alone:
+        argument, value = "normal", normal
+        problem = f"does not apply to quantiles, which have no normal intervals: leave it out, or ask for {others}"
+    elif top is not None and functionals:
+        argument, value = "top", top
+        problem = f"is the number of the most frequent categories, and {functionals[0].name!r} is asked for instead: "
+        problem += "leave it out"
     if problem is not None:
-        raise refusal("population", f"{option('population')} {problem}")
-
-
-def _check_names(functionals: list[Functional]) -> None:
-    names = [each.name for each in functionals]
-    twice = next((each for each in functionals if names.count(each.name) > 1), None)
-    if twice is not None:
-        named = f"such as {option('group=NAME=LABEL', '--group NAME=LABEL')}"
-        raise refusal(
-            "group" if twice.kind == "share" else twice.kind,
-            f"{twice.name!r} is asked for twice: leave one out, or give groups names, {named}",
-            value=twice.name,
-        )
-
-
-def check_quantile(probability: float) -> float:
-    """Returns the probability of a quantile; refuses one outside of (0, 1)."""
-    if not sys.float_info.min <= probability < 1:
-        problem = f"must lie between 0 and 1 (0.5 is the median), got {probability:g}"
-        raise refusal("quantile", f"{option('quantile')} {problem}", value=probability)
-    return probability
+        raise refusal(argument, f"{option(argument)} {problem}", value=value)
 
 
 def _quantile(probability: float) -> Functional:
-    name = "median" if check_quantile(probability) == 0.5 else f"{100 * probability:.4g} % quantile"
+    if not sys.float_info.min <= probability < 1:
+        problem = f"must lie between 0 and 1 (0.5 is the median), got {probability:g}"
+        raise refusal("quantile", f"{option('quantile')} {problem}", value=probability)
+    name = "median" if probability == 0.5 else f"{100 * probability:.4g} % quantile"
     return Functional(name, "quantile", None, probability)
 
 

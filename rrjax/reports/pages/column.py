@@ -106,7 +106,8 @@ def column_page(
     reports: Reports, level: float, top: int, ordered: bool, asked: Mapping[str, Any], memo: Path | None
 ) -> Page:
     """The page about reports of one column; `asked` has arguments of `Reports.statements`, or none."""
-    statements = reports.statements(**asked, level=level, top=top) if asked else None
+    most = None if asked.keys() & {"mean", "quantile", "group"} else top
+    statements = reports.statements(**asked, level=level, top=most) if asked else None
     found, detectable = side_by_side([partial(answers_of, reports, level, ordered), partial(_detectable, reports)])
     shares, theta, metadata, users_spent = found.shares, found.shares.estimate.theta, reports.counted.metadata, []
     if metadata is not None and metadata.round is not None:
