@@ -86,7 +86,7 @@ def rows_of_table(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 class Answer:
     """The answer of reports to a question: frozen, and the same in every outlet.
 
-    A subclass is a frozen dataclass that gives `reports`, `columns`, `_results`, `words` and `cells`; where it has
+    A subclass is a frozen dataclass that gives `reports`, `_table`, `_results`, `words` and `cells`; where it has
     them, `sentences`, `cautions`, `rows` and `figure`; and `title`, `warnings` and `facts` where they are not those of
     the reports. One with several tables gives `blocks`.
     """
@@ -107,7 +107,12 @@ class Answer:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The whole table: arrays of one length by their names."""
+        """The whole table: arrays of one length by their names; with `simulated` where the reports are."""
+        return self.reports.table(self._table)
+
+    @property
+    def _table(self) -> dict[str, Any]:
+        """The columns without `simulated`."""
         raise NotImplementedError
 
     @property

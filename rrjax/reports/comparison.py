@@ -61,7 +61,10 @@ def everything(ordered: bool = False) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Comparison(Answer):
-    """The estimates of several estimators from the same reports, and their distances from the truth if it is known."""
+    """The estimates of several estimators from the same reports, and their distances from the truth if it is known.
+
+    `columns` are `[K]` each: label, count, the share by each estimator, and the true share if it is known.
+    """
 
     page: ClassVar[str] = "choose/estimator"
 
@@ -87,10 +90,12 @@ class Comparison(Answer):
         return {found.estimator.name: found.theta for found in self.estimates}
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: label, count, the share by each estimator, and the true share if it is known."""
-        found = {"label": self.reports.labels, "count": self.reports.counts, **self._thetas}
-        return self.reports.table(found | ({} if self.truth is None else {"truth": self.truth}))
+    def _true(self):
+        return {} if self.truth is None else {"truth": self.truth}
+
+    @property
+    def _table(self):
+        return {"label": self.reports.labels, "count": self.reports.counts, **self._thetas, **self._true}
 
     @property
     def _results(self):
@@ -101,8 +106,8 @@ class Comparison(Answer):
         if self.errors is not None:
             estimators = [row | {"errors": error} for row, error in zip(estimators, self.errors, strict=True)]
         first = self.shown[0]
-        shares = {first.estimator.name: first.theta} | self._thetas
-        return {"estimators": estimators, "top": rows_of(self.reports, shares, top, self.truth)}
+        columns = {"label": self.reports.labels, "count": self.reports.counts, first.estimator.name: first.theta}
+        return {"estimators": estimators, "top": rows_of(columns | self._table, first.theta, top)}
 
     @property
     def sentences(self) -> list[str]:
@@ -155,7 +160,8 @@ class Comparison(Answer):
         return words | of_reports(self.reports)
 
     def cells(self, top: int = SHOWN) -> Cells:
-        return cells_of(self.reports, self.shown, [each.title for each in self.shown], top, self.truth)
+        true = [(name, shares, form.percent) for name, shares in self._true.items()]
+        return cells_of(self.reports, [(each.title, each.theta) for each in self.shown], top, true)
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
         rows = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Estimator
 from rrjax.estimators.names import MAXIMIZER
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
-from rrjax.reports.answer import Cells
+from rrjax.reports.answer import Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.reports import Reports
 from rrjax.reports.testing import check_contradictions
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
 """Limit of the distance of a distribution from the simplex, which rounding explains."""
 ESTIMATOR_FLAG = "--estimator"
-BAR = 16
-"""Width of the bar of the largest share."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +92,15 @@ def estimated(reports: Reports, name: str, argument: str = "estimator") -> Estim
     entry = ESTIMATORS[name]
     given, joint = reports.arguments_for(entry), reports.likelihood_arguments
     if given is None:
-        problem = _unable(reports, entry, option(argument, ESTIMATOR_FLAG))
-        raise refusal(argument, problem, flag=ESTIMATOR_FLAG, value=name)
+        called, others = option(argument, ESTIMATOR_FLAG), ESTIMATORS.values()
+        able = ", ".join(other.name for other in others if other.needs == "tally" and not other.by_name)
+        problem = f"needs the likelihood of whole reports; {too_large(reports)}. Choose one of {able}"
+        if entry.needs == "counts":
+            problem = (
+                f"is for {rrjax.RandomizedResponse.name} only; {reports.name} was made by {reports.mechanism.name}. "
+                f"For maximum likelihood use {called} {MAXIMIZER}"
+            )
+        raise refusal(argument, f"{called} {name} {problem}", flag=ESTIMATOR_FLAG, value=name)
     theta, found = entry.found(*given, reports.whole)
     certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
     if joint is not None:
@@ -111,19 +116,6 @@ def estimated(reports: Reports, name: str, argument: str = "estimator") -> Estim
     off = {"simplex_violation": certificate["simplex_violation"]}
     certificate = dict.fromkeys(certificate, math.nan) | off
     return dataclasses.replace(estimate, nll=estimate.measured("nll", nll), certificate=certificate)
-
-
-def _unable(reports: Reports, entry: Estimator, called: str) -> str:
-    """The reason why an estimator cannot be run on these reports."""
-    if entry.needs == "counts":
-        return (
-            f"{called} {entry.name} is for {rrjax.RandomizedResponse.name} only; {reports.name} was made "
-            f"by {reports.mechanism.name}. For maximum likelihood use {called} {MAXIMIZER}"
-        )
-    return (
-        f"{called} {entry.name} needs the likelihood of whole reports; {too_large(reports)}. Choose one "
-        f"of {', '.join(other.name for other in ESTIMATORS.values() if other.needs == 'tally' and not other.by_name)}"
-    )
 
 
 def too_large(reports: Reports) -> str:
@@ -189,9 +181,7 @@ class ShareIntervals:
         return form.interval(self.level)
 
 
-def share_intervals(
-    reports: Reports, level: float = 0.95, fdr: float = 0.05, *, at_once: bool = False
-) -> ShareIntervals:
+def share_intervals(reports: Reports, level: float, fdr: float, at_once: bool) -> ShareIntervals:
     """Computes exact intervals and discoveries; adds warnings to the reports if no share explains its reports."""
     given = reports.support_arguments
     simultaneous = "bonferroni" if at_once else None
@@ -199,6 +189,13 @@ def share_intervals(
     discovered = np.asarray(inference.discoveries(*given, fdr, dependence=reports.mechanism.dependence))
     check_contradictions(reports)
     return ShareIntervals(level, fdr, at_once, lower, upper, discovered, int(num_tests(evidence(*given))))
+
+
+def simultaneous_limits(reports: Reports, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The limits of all shares, `[K]` each, which hold together."""
+    with jax.enable_x64(True):
+        found = inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni")
+    return np.asarray(found.lower), np.asarray(found.upper)
 
 
 def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
@@ -212,60 +209,25 @@ def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
     return at_least[np.argsort(-theta[at_least], kind="stable")][:top]
 
 
-def rows_of(
-    reports: Reports,
-    columns: Mapping[str, np.ndarray],
-    top: int,
-    truth: np.ndarray | None = None,
-    intervals: ShareIntervals | None = None,
-) -> list[dict[str, Any]]:
-    """The largest categories by the first estimate, as JSON objects."""
-    rows = []
-    for index in largest_of(next(iter(columns.values())), top):
-        row: dict[str, Any] = {"label": reports.labels[index], "count": reports.counts[index]}
-        row |= {column: theta[index] for column, theta in columns.items()}
-        if intervals is not None:
-            row |= {"lower": intervals.lower[index], "upper": intervals.upper[index]}
-            row["discovered"] = bool(intervals.discovered[index])
-            row["contradicted"] = bool(intervals.contradicted[index])
-        if truth is not None:
-            row["truth"] = truth[index]
-        rows.append(row)
-    return rows
+def rows_of(columns: Mapping[str, np.ndarray], leading: np.ndarray, top: int) -> list[dict[str, Any]]:
+    """The largest categories by the leading estimate, as JSON objects."""
+    places = largest_of(leading, top)
+    return rows_of_table({name: each[places] for name, each in columns.items()})
 
 
 def cells_of(
-    reports: Reports,
-    estimates: list[Estimate],
-    headings: list[str],
-    top: int,
-    truth: np.ndarray | None = None,
-    intervals: ShareIntervals | None = None,
+    reports: Reports, estimates: Sequence[tuple[str, np.ndarray]], top: int, more: Sequence[Any], *, bars: bool = False
 ) -> Cells:
-    """The largest categories by the first estimate, for people; with intervals also marks and bars."""
-    first = estimates[0].theta
-    largest = largest_of(first, top)
-    widest = max(float(first[largest[0]]), 1e-300)
-    titles = ["category", *of_reports(reports), *headings]
-    titles += [] if intervals is None else [intervals.title]
-    titles += [] if truth is None else ["truth"]
-    rows = []
-    for index in largest:
-        count = reports.counts[index]
-        row = [form.printable(reports.labels[index]), f"{count:,}", form.percent(count / reports.num_reports)]
-        row += [form.share(estimate.theta[index]) for estimate in estimates]
-        marks = []
-        if intervals is not None:
-            row.append(form.between(intervals.lower[index], intervals.upper[index]))
-            marks = ["●" * bool(intervals.discovered[index]) + "!" * bool(intervals.contradicted[index])]
-            marks.append("█" * round(BAR * max(float(first[index]), 0) / widest))
-        row += [] if truth is None else [form.percent(truth[index])]
-        rows.append(row + marks)
-    left = reports.num_categories - len(largest)
-    rest = f"… and {form.number(left, 'more category', 'more categories')} with "
-    rest += f"{form.percent(1 - float(first[largest].sum()))} together"
-    marked = intervals is not None
-    return Cells(titles + ["", ""] * marked, rows, rest if left else "", bars=marked)
+    """The largest categories by the first estimate: counts, estimates by their headings, and more columns."""
+    counts, first = reports.counts, estimates[0][1]
+    places = largest_of(first, top)
+    columns: list[Any] = [("category", reports.labels, form.printable)]
+    counted = (counts, "{:,}".format), (counts / reports.num_reports, form.percent)
+    columns += [(name, *each) for name, each in zip(of_reports(reports), counted, strict=True)]
+    columns += [(name, theta, form.share) for name, theta in estimates]
+    left = reports.num_categories - len(places)
+    rest = rest_of(left, "category", "categories", 1 - float(first[places].sum()))
+    return table_of([*columns, *more], places, rest=rest, bars=bars)
 
 
 def share_figure(
@@ -283,10 +245,8 @@ def share_figure(
     """
     from rrjax.figures import estimate_figure
 
-    with jax.enable_x64(True):
-        limits = inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni")
     drawn = slice(None) if reports.yes is None else [reports.yes]
-    lower, upper = np.asarray(limits.lower)[drawn], np.asarray(limits.upper)[drawn]
+    lower, upper = (limit[drawn] for limit in simultaneous_limits(reports, level))
     return estimate_figure(
         reports.labels[drawn],
         {estimate.estimator.name: estimate.theta[drawn] for estimate in estimates},
@@ -304,26 +264,23 @@ def share_figure(
 
 def of_reports(reports: Reports) -> dict[str, str]:
     """Explains the two columns of counts, by their headings."""
+    number = f"how many of the {reports.num_reports:,}"
+    what = "answers" if reports.design is not None else "reports"
+    share = f"the share of all {what} that name the category; it is not an estimate, because the randomization is not "
+    share += "undone"
     if reports.design is not None:
-        d = reports.design.affine.truth
+        slope = form.percent(float(reports.design.affine.truth))
         return {
-            "answers": f"how many of the {reports.num_reports:,} answers name the category; the probability of an "
-            f"answer is affine in the share of its category, with the slope {form.percent(float(d))}",
-            "raw share": "the share of all answers that name the category; it is not an estimate, because the "
-            "randomization is not undone",
+            "answers": f"{number} answers name the category; the probability of an answer is affine in the share of "
+            f"its category, with the slope {slope}",
+            "raw share": share,
         }
     p, q = form.percent(float(reports.rates.p)), form.percent(float(reports.rates.q))
-    number = reports.num_reports
+    law = f"its user's category with probability {p} and each other category with probability {q}"
     if reports.tallied is None:
-        return {
-            "reports": f"how many of the {number:,} reports name the category; a report names its user's category "
-            f"with probability {p} and each other category with probability {q}",
-            "raw share": "the share of all reports that name the category; it is not an estimate, because the "
-            "randomization is not undone",
-        }
+        return {"reports": f"{number} reports name the category; a report names {law}", "raw share": share}
     return {
-        "support": f"how many of the {number:,} reports support the category; a report supports its user's category "
-        f"with probability {p} and each other category with probability {q}",
+        "support": f"{number} reports support the category; a report supports {law}",
         "support rate": "the share of all reports that support the category; a report may support several categories, "
         "so the rates may sum to more than 100\N{NO-BREAK SPACE}%; it is not an estimate, because the randomization is "
         "not undone",

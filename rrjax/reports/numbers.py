@@ -18,12 +18,12 @@ from rrjax.io.domain import Domain
 from rrjax.io.numbers import NumberReports
 from rrjax.io.source import Source
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Cells
+from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
 from rrjax.reports.comparison import check_true, true_shares
 from rrjax.reports.kind import Kind
 from rrjax.reports.parameters import check_epsilon
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import FALSE_ALARM
+from rrjax.reports.reports import FALSE_ALARM, simulation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -210,17 +210,17 @@ class Numbers(Kind):
             >>> import rrjax
             >>> rrjax.read("ages.parquet").compare("true-ages.csv")  # doctest: +SKIP
         """
-        shares = None if truth is None else true_shares(truth, self.counted.metadata.domain, self.shares_in)
         thetas = {name: self._theta(name) for name in ESTIMATORS}
-        return NumberComparison(self, thetas, shares, {} if shares is None else self._errors(thetas, shares))
-
-    def _errors(self, thetas, truth):
+        if truth is None:
+            return NumberComparison(self, thetas, None, {})
+        shares = true_shares(truth, self.counted.metadata.domain, self.shares_in)
         width = float(self.middles[1] - self.middles[0])
         distances = {"wasserstein": partial(metrics.wasserstein, width=width), "kolmogorov": metrics.kolmogorov}
-        return {
-            name: {metric: float(distance(theta, truth)) for metric, distance in distances.items()}
+        errors = {
+            name: {metric: float(distance(theta, shares)) for metric, distance in distances.items()}
             for name, theta in thetas.items()
         }
+        return NumberComparison(self, thetas, shares, errors)
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
         """The shares of the true numbers in files, `[K]`."""
@@ -254,7 +254,10 @@ class Statement(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class NumberStatements(Answer):
-    """Quantiles and the mean of numbers, and their distribution function, with limits that hold together."""
+    """Quantiles and the mean of numbers, and their distribution function, with limits that hold together.
+
+    `columns` are `[K]` each: from, to, share, cdf (the distribution function at the end), its limits lower and upper.
+    """
 
     written: ClassVar[str] = "All values"
     page: ClassVar[str] = "guides/numbers"
@@ -281,21 +284,14 @@ class NumberStatements(Answer):
         }
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: from, to, share, cdf (the distribution function at the end), and its limits lower and upper."""
-        return self.reports.table(self._table)
-
-    @property
     def num_outside(self) -> int:
         """The number of values at which the estimated distribution function is outside its limits."""
         function, band = np.cumsum(self.theta), self.band
         return int(((function < band.lower - ROUNDING) | (function > band.upper + ROUNDING)).sum())
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def _results(self):
         return {
-            **self.reports.facts(),
-            "warnings": self.warnings,
             "estimator": DEFAULT,
             "level": self.level,
             "feasible": bool(self.band.feasible),
@@ -305,9 +301,7 @@ class NumberStatements(Answer):
         }
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        del top
-        lists = (each.tolist() for each in self._table.values())
-        return {"bins": [dict(zip(self._table, row, strict=True)) for row in zip(*lists, strict=True)]}
+        return {"bins": rows_of_table(self._table)}
 
     @property
     def warnings(self) -> list[str]:
@@ -345,7 +339,6 @@ class NumberStatements(Answer):
         }
 
     def cells(self, top: int = SHOWN) -> Cells:
-        del top
         rows, said = [], self.reports.in_words
         for name, _, estimate, lower, upper in self.statements:
             limits = "–" if np.isnan(lower) else f"{said(lower)} – {said(upper)}"
@@ -373,7 +366,10 @@ class NumberStatements(Answer):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class NumberComparison(Answer):
-    """The estimates of all estimators of numbers, and their distances from the truth if it is known."""
+    """The estimates of all estimators of numbers, and their distances from the truth if it is known.
+
+    `columns` are `[K]` each: from, to, the share by each estimator, and the true share if it is known.
+    """
 
     written: ClassVar[str] = "All values"
     page: ClassVar[str] = "guides/numbers"
@@ -387,17 +383,15 @@ class NumberComparison(Answer):
     """The distances of each estimate from the truth, by metric; empty if it is not known."""
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: from, to, the share by each estimator, and the true share if it is known."""
+    def _table(self):
         found = {"from": self.reports.counted.lower, "to": self.reports.counted.upper, **self.thetas}
-        return self.reports.table(found | ({} if self.truth is None else {"truth": self.truth}))
+        return found if self.truth is None else found | {"truth": self.truth}
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return self.reports.facts() | {"warnings": self.warnings}
+    def _results(self):
+        return {}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        del top
         rows = {name: {"estimator": name, "mean": self._mean(theta)} for name, theta in self.thetas.items()}
         for name, errors in self.errors.items():
             rows[name]["errors"] = errors
@@ -426,7 +420,6 @@ class NumberComparison(Answer):
         return {title: note for title, _, note in ESTIMATORS.values()}
 
     def cells(self, top: int = SHOWN) -> Cells:
-        del top
         headings, said = ["", "mean"], self.reports.in_words
         rows = [[ESTIMATORS[name][0], said(self._mean(theta))] for name, theta in self.thetas.items()]
         if self.truth is not None:
@@ -449,9 +442,7 @@ def read_numbers(source: Source, epsilon: float | None, domain: Domain | None, g
             problem = f"{option(argument)} does not apply to {name}, which holds reports of numbers: leave it out"
             raise refusal(argument, problem, value=value)
     counted = io.read_number_reports(source)
-    warnings = []
-    if metadata.simulated:
-        warnings.append(f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody.")
+    warnings = simulation(metadata.simulated)
     if counted.num_missing:
         warnings.append(f"Left out: {form.number(counted.num_missing, 'row', 'rows')} without a report.")
     return Numbers(counted, source, warnings)

@@ -112,7 +112,10 @@ class PooledEstimate:
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class PartShares(Answer):
-    """The shares of all categories, from each part and from all parts together."""
+    """The shares of all categories, from each part and from all parts together.
+
+    `columns` are `[K]` each: label, the estimate of each part, that of all parts with its standard error, lower, upper.
+    """
 
     reports: Parts
     estimates: dict[int, Estimate]
@@ -160,11 +163,6 @@ class PartShares(Answer):
             found |= {f"all_{part}s": self.pooled.theta, f"all_{part}s_standard_error": self.pooled.standard_error}
             found |= dict(zip(("lower", "upper"), self.limits, strict=True))
         return found | self.beside
-
-    @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: label, the estimate of each part, that of all parts with its standard error, lower, upper."""
-        return self.reports.table(self._table)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -40,7 +40,10 @@ _NUMBERS = ("estimate", "lower", "upper")
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Regression(Answer):
-    """A regression: log-odds of each category to the reference, tests of the covariates, and a test of fit."""
+    """A regression: log-odds of each category to the reference, tests of the covariates, and a test of fit.
+
+    `columns` have a row for each coefficient: category, term, estimate, standard_error, lower, upper, p_value.
+    """
 
     written: ClassVar[str] = "Coefficients"
     page: ClassVar[str] = "models"
@@ -71,9 +74,8 @@ class Regression(Answer):
     """Warnings about few clusters."""
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """A row for each coefficient: category, term, estimate, standard_error, lower, upper, p_value."""
-        return self.reports.table(self.coefficients)
+    def _table(self):
+        return self.coefficients
 
     @property
     def _results(self):

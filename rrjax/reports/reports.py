@@ -353,38 +353,37 @@ class Reports(ColumnQuestions):
 
 
 def checked(reports: Reports) -> Reports:
-    """The reports, with the warnings that precede their estimates."""
-    if reports.num_reports < 2:
+    """The reports, with the warnings that precede their estimates; refuses a single report."""
+    counted, number = reports.counted, reports.num_reports
+    if number < 2:
         raise DataError(
             f"{reports.name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?",
             file=reports.name,
-            column=reports.counted.column,
+            column=counted.column,
         )
-    reports.warnings.extend(_warnings(reports))
-    return reports
-
-
-def _warnings(reports: Reports) -> list[str]:
-    """Warnings about a reports, which precede its estimates."""
-    counted, num_reports = reports.counted, reports.num_reports
-    warnings = []
-    if counted.domain_from_data and counted.metadata is None:  # the metadata hold the K of the mechanism
+    warnings, metadata = reports.warnings, counted.metadata
+    if counted.domain_from_data and metadata is None:  # the metadata hold the K of the mechanism
         warnings.append(
             f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
             f"nobody reported are unknown, K is too small, and the estimate is biased: give {option('domain')}."
         )
-        warnings += _missing_in(reports)
-    sampled = counted.metadata is not None and counted.metadata.sampled is not None  # then most reports are missing
-    if counted.num_missing and not sampled:
+        listed = [str(label) for label in reports.labels] if reports.num_categories <= MOST_LISTED else []
+        if odd := [label for label in listed if label.casefold() in MISSING]:
+            flags = option(f"missing={odd}", " ".join(f"--missing {shlex.quote(label)}" for label in odd))
+            look = form.number(len(odd), "category looks", "categories look")
+            warnings.append(f"{look} like a missing answer: {', '.join(map(repr, odd))}. If so, give {flags}.")
+    if counted.num_missing and (metadata is None or metadata.sampled is None):  # of sampled columns most are missing
         kinds = ", ".join(
-            f"{number:,} {'empty' if token == '' else repr(token)}" for token, number in counted.missing.items()
+            f"{many:,} {'empty' if token == '' else repr(token)}" for token, many in counted.missing.items()
         )
+        one = counted.num_missing == 1
         warnings.append(
-            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
-            f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
+            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * one} no report ({kinds}), and "
+            f"{'is' if one else 'are'} left out."
         )
-    if counted.metadata is None and _may_be_counts(reports):
+    source = None if reports.from_counts or metadata is not None else reports.source
+    if source is not None and may_be_counts(source, counted):
         warnings.append(
             "The reports name each of their categories once, and the file has more columns. If one of them holds "
             f"counts, name it with {option('counts')}."
@@ -392,28 +391,22 @@ def _warnings(reports: Reports) -> list[str]:
     warnings += padded(counted.num_padded, "report")
     size = reports.num_categories
     # Of equal shares; of equal rates, it is the same for all shares.
-    squared_error = float(np.sum(np.broadcast_to(reports.rates.variance(1 / size), size))) / num_reports
+    squared_error = float(np.sum(np.broadcast_to(reports.rates.variance(1 / size), size))) / number
     if squared_error > 1:
-        needed = math.ceil(100 * num_reports * squared_error)
         warnings.append(
-            f"These {num_reports:,} reports carry little information at this ε and K: summed over the categories, "
+            f"These {number:,} reports carry little information at this ε and K: summed over the categories, "
             f"the squared error of the unbiased estimate is expected to be {squared_error:.3g}, and between two "
-            f"distributions it is never more than 2. To expect 0.01, collect {needed:,} reports."
+            f"distributions it is never more than 2. To expect 0.01, collect "
+            f"{math.ceil(100 * number * squared_error):,} reports."
         )
-    if reports.simulated:
-        warnings.append(f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody.")
-    return warnings
+    warnings += simulation(reports.simulated)
+    return reports
 
 
-def _missing_in(reports):
-    """A warning about categories that look like missing answers."""
-    listed = [str(label) for label in reports.labels] if reports.num_categories <= MOST_LISTED else []
-    odd = [label for label in listed if label.casefold() in MISSING]
-    if not odd:
-        return []
-    flags = option(f"missing={odd}", " ".join(f"--missing {shlex.quote(label)}" for label in odd))
-    look = form.number(len(odd), "category looks", "categories look")
-    return [f"{look} like a missing answer: {', '.join(map(repr, odd))}. If so, give {flags}."]
+def simulation(simulated: bool) -> list[str]:
+    """A warning about reports that were made from a seed."""
+    said = f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody."
+    return [said] * simulated
 
 
 def padded(number: int, what: str) -> list[str]:
@@ -430,7 +423,3 @@ def may_be_counts(source: Source, counted: CountedReports) -> bool:
     """Whether a table that was read row by row may hold counts in another column: it names each category once."""
     named = counted.counts[counted.counts > 0]
     return len(named) > 1 and named.max() == 1 and len(column_names(source)) > 1
-
-
-def _may_be_counts(reports):
-    return not reports.from_counts and reports.source is not None and may_be_counts(reports.source, reports.counted)

@@ -7,11 +7,9 @@ import math
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 import rrjax
-from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
 from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
@@ -28,6 +26,7 @@ from rrjax.reports.estimates import (
     share_figure,
     share_intervals,
     side_by_side,
+    simultaneous_limits,
     too_large,
 )
 from rrjax.reports.reports import Reports
@@ -44,65 +43,16 @@ HIDING = 0.25
 """Standard error of a share from which an interval is about as wide as all possible shares."""
 ROUNDING = 1e-9
 """Limit of a difference between two shares that rounding explains."""
-
-
-def heading(estimate: Estimate) -> str:
-    """The heading of an estimate that runs by default; the closest is called so only if the reports determine it."""
-    return estimate.title if estimate.undetermined else PLAIN[estimate.estimator.name]
-
-
-def advice(reports: Reports, estimates: list[Estimate], headings: list[str]) -> str:
-    """A sentence that says which of the leading estimates to report, or that none is worth it, and why."""
-    closest, quoted = estimates[0], [f'"{each}"' for each in headings]
-    average, noise = 1 / reports.num_categories, reports.standard_error
-    noisy = f"the noise of a share ({form.percent(noise)})"
-    if noise >= HIDING:
-        return f"Report the intervals, not an estimate: {noisy} hides shares up to {form.percent(min(2 * noise, 1))}."
-    if closest.undetermined:
-        return "Report the intervals, not an estimate: the reports hardly determine it, so it rests on assumptions."
-    larger = f"{noisy} is larger than an average share ({form.percent(average)})" if noise > average else ""
-    if len(estimates) == 1:
-        return f"Report {quoted[0]}{larger and f': {larger}'}; likeliest is not computed: {too_large(reports)}."
-    apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
-    if apart <= ROUNDING:
-        return f"Report {quoted[0]}; {quoted[1]} is the same."
-    if apart <= NO_DIFFERENCE * noise:
-        return f"Report {quoted[0]}; {quoted[1]} differs by at most {form.percent(apart)}, little beside {noisy}."
-    why = larger or "its expected error is smaller"
-    follows = "the noise" if larger else noisy
-    return f"Report {quoted[0]}: {why}; {quoted[1]} follows {follows}, and differs by up to {form.percent(apart)}."
-
-
-def publication(reports: Reports, estimate: Estimate, intervals: ShareIntervals) -> str:
-    """A sentence to publish with a simultaneous interval: on the largest category or, of yes and no, on yes."""
-    place = int(np.argmax(estimate.theta)) if reports.yes is None else reports.yes
-    limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
-    if not intervals.simultaneous:  # the largest was picked after looking
-        found = inference.intervals(*reports.support_arguments, intervals.level, simultaneous="bonferroni")
-        limits = np.asarray(found.lower), np.asarray(found.upper)
-    interval = form.between(limits[0][place], limits[1][place])
-    about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
-    note = "" if reports.design is None else f" ({reports.design.note})"
-    users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
-    return (
-        f"{about} of these {users} have {form.printable(reports.labels[place])} as {reports.counted.column} "
-        f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
-        f"{reports.num_categories:,} categories; it holds for the population too, if the users are a random sample "
-        f"of it). Each value was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}; "
-        f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
-    )
-
-
-def leading(reports: Reports, ordered: bool = False) -> list[str]:
-    """The closest estimator and, if the likelihood of these reports can be computed, the likeliest one."""
-    likeliest = LIKELIEST if reports.tallied is None else MAXIMIZER
-    able = reports.arguments_for(ESTIMATORS[likeliest]) is not None
-    return [CLOSEST_IN_ORDER if ordered else CLOSEST] + [likeliest] * able
+BAR = 16
+"""Width of the bar of the largest share."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Shares(Answer):
-    """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals."""
+    """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals.
+
+    `columns` are `[K]` each: label, count, the estimates, lower, upper, discovered.
+    """
 
     reports: Reports
     estimates: list[Estimate]
@@ -123,8 +73,10 @@ class Shares(Answer):
 
     @cached_property
     def headings(self) -> list[str]:
-        """The names of the estimates in tables."""
-        return [each.title if self.named else heading(each) for each in self.estimates]
+        """The names of the estimates in tables; the closest is called so only if the reports determine it."""
+        return [
+            each.title if self.named or each.undetermined else PLAIN[each.estimator.name] for each in self.estimates
+        ]
 
     @cached_property
     def names(self) -> list[str]:
@@ -132,37 +84,66 @@ class Shares(Answer):
         return [each.estimator.name if self.named else PLAIN[each.estimator.name] for each in self.estimates]
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: label, count, the estimates, lower, upper, discovered."""
-        found = {"label": self.reports.labels, "count": self.reports.counts, **self._thetas}
+    def _table(self):
+        thetas = {name: each.theta for name, each in zip(self.names, self.estimates, strict=True)}
+        found = {"label": self.reports.labels, "count": self.reports.counts, **thetas}
         limits = {"lower": self.intervals.lower, "upper": self.intervals.upper}
-        return self.reports.table(found | limits | {"discovered": self.intervals.discovered})
-
-    @property
-    def _thetas(self):
-        return {name: each.theta for name, each in zip(self.names, self.estimates, strict=True)}
+        return found | limits | {"discovered": self.intervals.discovered}
 
     @property
     def advice(self) -> str | None:
         """Which estimate to report, and why; None where one was named, or the reports contradict their mechanism."""
         if self.named or self.reports.contradicted:
             return None
-        return advice(self.reports, self.estimates, self.headings)
+        closest, quoted = self.estimate, [f'"{each}"' for each in self.headings]
+        average, noise = 1 / self.reports.num_categories, self.reports.standard_error
+        noisy = f"the noise of a share ({form.percent(noise)})"
+        if noise >= HIDING:
+            hidden = form.percent(min(2 * noise, 1))
+            return f"Report the intervals, not an estimate: {noisy} hides shares up to {hidden}."
+        if closest.undetermined:
+            return "Report the intervals, not an estimate: the reports hardly determine it, so it rests on assumptions."
+        larger = f"{noisy} is larger than an average share ({form.percent(average)})" if noise > average else ""
+        if len(self.estimates) == 1:
+            why = larger and f": {larger}"
+            return f"Report {quoted[0]}{why}; likeliest is not computed: {too_large(self.reports)}."
+        apart = float(np.max(np.abs(closest.theta - self.estimates[1].theta)))
+        if apart <= ROUNDING:
+            return f"Report {quoted[0]}; {quoted[1]} is the same."
+        if apart <= NO_DIFFERENCE * noise:
+            return f"Report {quoted[0]}; {quoted[1]} differs by at most {form.percent(apart)}, little beside {noisy}."
+        why, follows = larger or "its expected error is smaller", "the noise" if larger else noisy
+        return f"Report {quoted[0]}: {why}; {quoted[1]} follows {follows}, and differs by up to {form.percent(apart)}."
 
     @cached_property
     def to_publish(self) -> str:
-        """A sentence to publish; empty where the reports contradict their mechanism, or the estimate is none."""
-        if self.reports.contradicted or not self.estimate.proper:
+        """A sentence to publish, with a simultaneous interval: on the largest category or, of yes and no, on yes.
+
+        Empty where the reports contradict their mechanism, or the estimate is no distribution.
+        """
+        reports, estimate, intervals = self.reports, self.estimate, self.intervals
+        if reports.contradicted or not estimate.proper:
             return ""
-        with jax.enable_x64(True):
-            return publication(self.reports, self.estimate, self.intervals)
+        place = int(np.argmax(estimate.theta)) if reports.yes is None else reports.yes
+        limits = self.limits
+        if not intervals.simultaneous:  # the largest was picked after looking
+            limits = simultaneous_limits(reports, intervals.level)
+        interval = form.between(limits[0][place], limits[1][place])
+        about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
+        note = "" if reports.design is None else f" ({reports.design.note})"
+        users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
+        return (
+            f"{about} of these {users} have {form.printable(reports.labels[place])} as {reports.counted.column} "
+            f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
+            f"{reports.num_categories:,} categories; it holds for the population too, if the users are a random sample "
+            f"of it). Each value was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}; "
+            f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
+        )
 
     @property
-    def facts(self) -> dict[str, Any]:
-        intervals, theta = self.intervals, self.estimate.theta
-        misses = intervals.misses(theta)
+    def _results(self):
+        intervals, misses = self.intervals, self.intervals.misses(self.estimate.theta)
         return {
-            **self.reports.facts(),
             "standard_error": self.reports.standard_error,
             **{name: each.facts() for name, each in zip(self.names, self.estimates, strict=True)},
             "level": intervals.level,
@@ -178,22 +159,102 @@ class Shares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        return [*confidence_sentences(self.reports, self.intervals), *filter(None, [self.advice])]
+        intervals, size = self.intervals, self.reports.num_categories
+        number, rate = int(intervals.discovered.sum()), f"false discovery rate {form.in_full(intervals.fdr)}"
+        rest = "" if number == size else "; the others may be rare or empty"
+        are = "is" if number == 1 else "are"
+        significant = f"● {number:,} of {size:,} categories {are} significantly above zero ({rate}){rest}."
+        if not number:
+            significant = f"No category is significantly above zero ({rate})."
+        level = f"{form.in_full(intervals.level)} confidence"
+        which = f"The intervals are simultaneous: all of them hold the true shares, with {level}."
+        if not intervals.simultaneous:
+            which = (
+                f"Each interval holds the true share of its category with {level}; for categories picked after "
+                f"looking, such as the largest, use {option('simultaneous=True', '--at-once')}: simultaneous "
+                "intervals, which are wider."
+            )
+        return [significant, which, *filter(None, [self.advice])]
 
     @property
     def cautions(self) -> list[str]:
-        return cautions(self.reports, self.estimates, self.intervals, self.headings[0])
+        intervals, said = self.intervals, [each.caution for each in self.estimates if each.caution]
+        if contradicted := int(intervals.contradicted.sum()):
+            marked = "category (marked !)", "categories (marked !)", 1 - intervals.level, "in any category"
+            said.append(self.reports.without_interval(contradicted, *marked))
+        number = int(intervals.discovered.sum())
+        if outside := int((intervals.misses(self.estimate.theta) & intervals.discovered).sum()):
+            of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
+            said.append(
+                f"{self._called[0]} lies outside the interval of {of} marked ●. An estimate makes all shares "
+                "fit together; an interval is about one share. For a category that you chose before looking, believe "
+                "the interval."
+            )
+        return said
+
+    @property
+    def _called(self):
+        """The headings of the estimates, with the names of their estimators."""
+        both = zip(self.headings, self.estimates, strict=True)
+        return [heading if heading == each.title else f"{heading} ({each.title})" for heading, each in both]
 
     @property
     def words(self) -> dict[str, str]:
-        found = explanations(self.reports, self.estimates, self.headings, self.intervals)
-        return found | {"to publish": self.to_publish}
+        reports, intervals, found, names = self.reports, self.intervals, self.estimates[-1], self._called
+        words = of_reports(reports) | {name: each.note for name, each in zip(names, self.estimates, strict=True)}
+        # The likelihood of other mechanisms is known up to a factor only.
+        has_nll = (reports.tallied is None or reports.design is not None) and found.proper
+        nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
+        positive = (
+            f"{found.num_positive:,} of {reports.num_categories:,} categories "
+            f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
+        )
+        words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
+        marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
+        if not intervals.simultaneous:
+            marks = "among many categories some intervals exclude zero by chance, and these have no mark"
+        return words | {
+            "certificate": self._certificate,
+            intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, "
+            "which makes all shares fit together, may lie outside",
+            "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, "
+            f"on average (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}",
+            "noise": f"standard error of the unbiased estimate of an empty category: "
+            f"{form.percent(reports.standard_error)}",
+            "to publish": self.to_publish,
+        }
+
+    @property
+    def _certificate(self):
+        """The distance of the last estimate from the maximum of the likelihood, in words."""
+        found = self.estimates[-1]
+        if self.reports.likelihood_arguments is None:
+            return f"none: the likelihood of whole reports is not computed, {too_large(self.reports)}"
+        if not found.proper:
+            return "none: this estimate is not a distribution"
+        said = f"log-likelihood within {form.at_most(found.certificate['gap'])} of the maximum (nats per report)"
+        near = found.certificate["l1_bound"] / 2
+        bound = f"; total variation at most {form.at_most(min(near, 1))} from the maximum likelihood estimate"
+        return said + bound * math.isfinite(near)
 
     def cells(self, top: int = SHOWN) -> Cells:
-        return cells_of(self.reports, self.estimates, self.headings, top, intervals=self.intervals)
+        intervals, first = self.intervals, self.estimate.theta
+        widest = max(float(first.max()), 1e-300)
+        more = [
+            (intervals.title, np.transpose(self.limits), lambda limits: form.between(*limits)),
+            (
+                "",
+                np.transpose([intervals.discovered, intervals.contradicted]),
+                lambda on: "●" * bool(on[0]) + "!" * bool(on[1]),
+            ),
+            ("", first, lambda share: "█" * round(BAR * max(float(share), 0) / widest)),
+        ]
+        shown = [(heading, each.theta) for heading, each in zip(self.headings, self.estimates, strict=True)]
+        return cells_of(self.reports, shown, top, more, bars=True)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        return {"top": rows_of(self.reports, self._thetas, top, intervals=self.intervals)}
+        contradicted = {"contradicted": self.intervals.contradicted}
+        return {"top": rows_of(self._table | contradicted, self.estimate.theta, top)}
 
     def figure(self, ax: Axes | None = None) -> Figure:
         """The largest categories with simultaneous intervals, and all shares by rank."""
@@ -212,97 +273,10 @@ def shares_of(
     if estimator is not None and ordered:
         problem = f"{option('estimator')} names one, {option('ordered')} asks for another one: give one of the two"
         raise refusal("ordered", problem, value=estimator)
-    names = leading(reports, ordered) if estimator is None else [estimator]
+    names = [estimator or (CLOSEST_IN_ORDER if ordered else CLOSEST)]
+    likeliest = LIKELIEST if reports.tallied is None else MAXIMIZER
+    if estimator is None and reports.arguments_for(ESTIMATORS[likeliest]) is not None:
+        names.append(likeliest)
     tasks = [partial(estimated, reports, name) for name in names]
-    *estimates, intervals = side_by_side(
-        [*tasks, partial(share_intervals, reports, level, fdr, at_once=simultaneous)],
-    )
+    *estimates, intervals = side_by_side([*tasks, partial(share_intervals, reports, level, fdr, simultaneous)])
     return Shares(reports, estimates, intervals, estimator is not None)
-
-
-def confidence_sentences(reports: Reports, intervals: ShareIntervals) -> list[str]:
-    """Two sentences: which categories are significantly above zero, and which intervals these are."""
-    number, size = int(intervals.discovered.sum()), reports.num_categories
-    rate = f"false discovery rate {form.in_full(intervals.fdr)}"
-    rest = "" if number == size else "; the others may be rare or empty"
-    significant = (
-        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero ({rate}){rest}."
-        if number
-        else f"No category is significantly above zero ({rate})."
-    )
-    level = f"{form.in_full(intervals.level)} confidence"
-    if intervals.simultaneous:
-        return [significant, f"The intervals are simultaneous: all of them hold the true shares, with {level}."]
-    return [
-        significant,
-        f"Each interval holds the true share of its category with {level}; for categories picked after looking, such "
-        f"as the largest, use {option('simultaneous=True', '--at-once')}: simultaneous intervals, which are wider.",
-    ]
-
-
-def cautions(reports: Reports, estimates: list[Estimate], intervals: ShareIntervals, heading: str) -> list[str]:
-    """Warnings that prevent a wrong reading of the table."""
-    found = estimates[0]
-    said = [each.caution for each in estimates if each.caution]
-    contradicted = int(intervals.contradicted.sum())
-    if contradicted:
-        said.append(
-            reports.without_interval(
-                contradicted, "category (marked !)", "categories (marked !)", 1 - intervals.level, "in any category"
-            )
-        )
-    number, outside = int(intervals.discovered.sum()), int((intervals.misses(found.theta) & intervals.discovered).sum())
-    if outside:
-        of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
-        said.append(
-            f"{_named(heading, found)} lies outside the interval of {of} marked ●. An estimate makes all shares "
-            "fit together; an interval is about one share. For a category that you chose before looking, believe the "
-            "interval."
-        )
-    return said
-
-
-def explanations(
-    reports: Reports, estimates: list[Estimate], headings: list[str], intervals: ShareIntervals
-) -> dict[str, str]:
-    """Explains each column, the certificate and the noise of the reports."""
-    found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
-    words = of_reports(reports) | {name: each.note for name, each in zip(names, estimates, strict=True)}
-    # The likelihood of other mechanisms is known up to a factor only.
-    has_nll = (reports.tallied is None or reports.design is not None) and found.proper
-    nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
-    positive = (
-        f"{found.num_positive:,} of {reports.num_categories:,} categories "
-        f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
-    )
-    words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
-    marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
-    if not intervals.simultaneous:
-        marks = "among many categories some intervals exclude zero by chance, and these have no mark"
-    return words | {
-        "certificate": _certificate(reports, found),
-        intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which "
-        "makes all shares fit together, may lie outside",
-        "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, on "
-        f"average (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}",
-        "noise": "standard error of the unbiased estimate of an empty category: "
-        f"{form.percent(reports.standard_error)}",
-    }
-
-
-def _named(heading: str, found: Estimate) -> str:
-    return heading if heading == found.title else f"{heading} ({found.title})"
-
-
-def _certificate(reports: Reports, found: Estimate) -> str:
-    """A sentence that bounds the distance of an estimate from the maximum of the likelihood."""
-    if reports.likelihood_arguments is None:
-        return f"none: the likelihood of whole reports is not computed, {too_large(reports)}"
-    if not found.proper:
-        return "none: this estimate is not a distribution"
-    near = found.certificate["l1_bound"] / 2
-    bound = f"; total variation at most {form.at_most(min(near, 1))} from the maximum likelihood estimate"
-    return (
-        f"log-likelihood within {form.at_most(found.certificate['gap'])} of the maximum (nats per report)"
-        f"{bound if math.isfinite(near) else ''}"
-    )
