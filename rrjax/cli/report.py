@@ -69,8 +69,7 @@ def report(
     check_installed("plots", "A page with figures", "matplotlib")
     from rrjax.figures.html import is_page
     from rrjax.io.write import check_writable
-    from rrjax.reports.pages.column import column_page
-    from rrjax.reports.pages.several import columns_page, rounds_page
+    from rrjax.reports.pages.kinds import column_page, columns_page, rounds_page
     from rrjax.reports.parts import several_rounds
     from rrjax.reports.reading import kind_of
 

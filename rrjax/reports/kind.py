@@ -48,10 +48,14 @@ class Kind:
         """A sentence about the reports."""
         raise NotImplementedError
 
+    def facts(self) -> dict[str, Any]:
+        """The reports, as fields of a JSON object."""
+        raise NotImplementedError
+
     @property
     def simulated(self) -> bool:
-        """Whether the reports were made from a seed, which protects nobody."""
-        raise NotImplementedError
+        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
+        return False
 
     def table(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The columns of a table to write, with one more if the reports are simulated."""

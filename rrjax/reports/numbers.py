@@ -81,7 +81,6 @@ class Numbers(Kind):
 
     @property
     def simulated(self) -> bool:
-        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return self.counted.metadata.simulated
 
     @property

@@ -275,7 +275,6 @@ class Reports(ColumnQuestions):
 
     @property
     def simulated(self) -> bool:
-        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return self.counted.metadata is not None and self.counted.metadata.simulated
 
     @property
@@ -311,7 +310,6 @@ class Reports(ColumnQuestions):
         return math.sqrt(np.max(self.rates.variance(0)) / self.num_reports)
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         return {
             "reports": self.paths,
             "column": self.counted.column,

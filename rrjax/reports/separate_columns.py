@@ -143,7 +143,6 @@ class SeparateColumns(Kind):
 
     @property
     def simulated(self) -> bool:
-        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return any(each.simulated for each in self.metadata)
 
     @property

@@ -66,18 +66,24 @@ class TwoSampleReports(Kind):
 
     @property
     def warnings(self) -> list[str]:
-        """Whether rows are left out."""
-        if not self.num_missing:
-            return []
-        return [f"{form.number(self.num_missing, 'row has', 'rows have')} no answer or no sample, and are left out."]
+        said = f"{form.number(self.num_missing, 'row has', 'rows have')} no answer or no sample, and are left out."
+        return [said] * bool(self.num_missing)
 
     @property
     def numbers(self) -> str:
         """The numbers of answers in both samples, in words."""
         return " and ".join(f"{number:,}" for number in self.counts.sum(axis=1))
 
+    def facts(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.design.name,
+            "counts": self.counts.tolist(),
+            "num_missing": self.num_missing,
+            "yes": str(self.domain.labels()[self.yes]),
+            "warnings": self.warnings,
+        }
+
     def summary(self) -> str:
-        """A sentence about the answers."""
         return f"{self.numbers} answers of two samples, by {self.design.name}{said(self.domain, self.yes)}"
 
     def shares(self, level: float = 0.95, *, same_people: bool = False) -> TwoSampleShares:
@@ -113,7 +119,10 @@ class TwoSampleReports(Kind):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class TwoSampleShares(Answer):
-    """Two unknown shares from two samples: that of yes, and of who does not follow the rule, or says yes anyway."""
+    """Two unknown shares from two samples: that of yes, and of who does not follow the rule, or says yes anyway.
+
+    `columns` have one row: the mechanism, and all numbers.
+    """
 
     written: ClassVar[str] = "Estimates"
     page: ClassVar[str] = "mechanisms"
@@ -154,24 +163,13 @@ class TwoSampleShares(Answer):
         return [row for row in rows if row[2] in self.fields]
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """One row: the mechanism, and all numbers."""
-        numbers = {name: value for name, value in self.fields.items() if isinstance(value, float)}
-        return {name: np.asarray([value]) for name, value in {"mechanism": self.reports.design.name, **numbers}.items()}
+    def _table(self):
+        numbers = {name: np.asarray([value]) for name, value in self.fields.items() if isinstance(value, float)}
+        return {"mechanism": np.asarray([self.reports.design.name]), **numbers}
 
     @property
-    def facts(self) -> dict[str, Any]:
-        reports = self.reports
-        return {
-            "mechanism": reports.design.name,
-            "counts": reports.counts.tolist(),
-            "num_missing": reports.num_missing,
-            "yes": str(reports.domain.labels()[reports.yes]),
-            "warnings": self.warnings,
-            "level": self.level,
-            "same_people": self.same_people,
-            **self.fields,
-        }
+    def _results(self):
+        return {"level": self.level, "same_people": self.same_people, **self.fields}
 
     @property
     def warnings(self) -> list[str]:
@@ -209,7 +207,6 @@ class TwoSampleShares(Answer):
         return found | {form.interval(self.level): "of one share; the two intervals are not simultaneous"}
 
     def cells(self, top: int = SHOWN) -> Cells:
-        del top
         rows = []
         for title, (share, error, lower, upper) in self.shares.items():
             known = [form.percent(each) if math.isfinite(each) else "" for each in (share, error)]

@@ -6,10 +6,9 @@ import pytest
 pytest.importorskip("duckdb", reason="files need rrjax[cli]")
 polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
 
-from outlets import check_outlets  # noqa: E402
+from outlets import check_outlets, check_refusal  # noqa: E402
 
 import rrjax  # noqa: E402
-from rrjax.data.errors import ArgumentError  # noqa: E402
 
 pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
 LABELS = ["red", "green", "blue"]
@@ -84,17 +83,11 @@ def test_reports_that_contradict_their_mechanism_say_so():
     ],
 )
 def test_errors_name_the_argument_and_no_true_value(argument, asked):
-    with pytest.raises(ArgumentError) as caught:
-        rrjax.Reports.of_counts(COUNTS, 2.0, LABELS).compare(**asked)
-    assert caught.value.argument == argument
-    assert "--" not in str(caught.value)
-    assert "secret" not in str(caught.value)
+    refused = check_refusal(argument, lambda: rrjax.Reports.of_counts(COUNTS, 2.0, LABELS).compare(**asked))
+    assert "secret" not in str(refused)
 
 
 def test_estimators_that_these_reports_do_not_allow():
     oue = rrjax.mechanisms.OptimizedUnaryEncoding(2, epsilon=2.0)
     reports = rrjax.Reports.of_tally(rrjax.Tally([388, 230], 1000, rates=oue.rates), oue)
-    with pytest.raises(ArgumentError) as caught:
-        reports.compare(estimators=["mle"])
-    assert caught.value.argument == "estimators"
-    assert "estimator=" not in str(caught.value)
+    assert "estimator=" not in str(check_refusal("estimators", lambda: reports.compare(estimators=["mle"])))
