@@ -288,7 +288,6 @@ class JointShares(OfColumns):
         return next(iter(self.shares.values()))
 
     def _labels(self, cells):
-        """The labels of some cells, by column."""
         places = np.unravel_index(cells, self.shape)
         return {
             each.column: np.asarray([*map(str, each.domain.labels()[place])], object)

@@ -214,7 +214,6 @@ def compared(
 
 
 def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
-    """The distances of an estimate from the truth, by name."""
     distances = _distances(found.theta, truth)  # a program's dictionary comes back in another order
     return {name: found.measured(name, distances[name]) for name in ERRORS}
 

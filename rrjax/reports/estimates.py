@@ -146,15 +146,11 @@ class ShareIntervals:
     """Exact intervals of all shares, and which categories are significantly above zero."""
 
     level: float
-    """The confidence level of the intervals."""
     fdr: float
-    """The false discovery rate."""
     at_once: bool
-    """Whether simultaneous intervals were asked for."""
     lower: np.ndarray
     """`[K]`, lower limits of the shares; NaN without an interval."""
     upper: np.ndarray
-    """`[K]`, upper limits."""
     discovered: np.ndarray
     """`[K]`, which categories are significantly above zero, at the false discovery rate."""
     num_tests: int

@@ -231,14 +231,7 @@ def parts_of(
                 value=name,
             )
     public = None if by is None else _levels(source, by)
-    if weighted_by is None and public is not None and tallied:
-        given, mechanism = reports.reports(option("by")), reports.mechanism
-        chosen = [("all", ~public.missing)]
-        chosen += [(level, ~public.missing & (public.values == code)) for code, level in enumerate(public.levels or [])]
-        found = [(name, given[rows]) for name, rows in chosen if rows.any()]
-        parts = [Part(name, len(rows), mechanism.tally(rows), rows) for name, rows in found]
-        return parts, int(public.missing.sum())
-    if weighted_by is None and by is not None:
+    if weighted_by is None and by is not None and not tallied:
         pairs = count_pairs(source, (column, by), (domain, None))
         levels = [str(label) for label in pairs.domains[1].labels()]
         counts = pairs.counts.T
@@ -247,29 +240,34 @@ def parts_of(
         if (design := reports.design) is not None:
             parts = [dataclasses.replace(part, data=design.tally_of_counts(part.data)) for part in parts]
         return parts, pairs.num_missing - reports.counted.num_missing
-    values = read_rows(dataclasses.replace(source, column=column), domain).indices
-    weights = read_weights(dataclasses.replace(source, column=weighted_by))
-    there = (values >= 0) & ~weights.missing
-    codes, levels = np.zeros(len(values)), []
+    weights = None if weighted_by is None else read_weights(dataclasses.replace(source, column=weighted_by))
+    if weights is None:
+        values = reports.reports(option("by"))
+        answered = np.ones(len(values), bool)
+    else:
+        values = read_rows(dataclasses.replace(source, column=column), domain).indices
+        answered = values >= 0
+    there = np.logical_and.reduce([answered, *(~each.missing for each in (public, weights) if each is not None)])
+    chosen = [("all", there)]
     if public is not None:
-        codes, levels = public.values, list(public.levels or [])
-        there &= ~public.missing
+        chosen += [(level, there & (public.values == code)) for code, level in enumerate(public.levels or [])]
     parts = []
-    for name, chosen in [("all", there), *((level, there & (codes == code)) for code, level in enumerate(levels))]:
-        if weights.values[chosen].any():
-            counts = inference.weighted_counts(values[chosen], weights.values[chosen], domain.num_categories)
-            parts.append(Part(name, int(chosen.sum()), counts))
-        elif name == "all":
-            raise io.DataError(
-                f"{reports.name}, column {weights.name!r}: all weights are zero, or missing",
-                file=source.files()[0],
-                column=weights.name,
-            )
-    return parts, int(((values >= 0) & ~there).sum())
+    for name, rows in chosen:
+        if weights is None and rows.any():
+            parts.append(Part(name, int(rows.sum()), reports.mechanism.tally(values[rows]), values[rows]))
+        elif weights is not None and weights.values[rows].any():
+            counts = inference.weighted_counts(values[rows], weights.values[rows], domain.num_categories)
+            parts.append(Part(name, int(rows.sum()), counts))
+    if weights is not None and not parts:
+        raise io.DataError(
+            f"{reports.name}, column {weights.name!r}: all weights are zero, or missing",
+            file=source.files()[0],
+            column=weights.name,
+        )
+    return parts, int((answered & ~there).sum())
 
 
 def _levels(source: io.Source, by: str) -> Covariate:
-    """Reads the public column, row by row."""
     public = read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
     number = len(public.levels or ())
     if number > MOST_LEVELS:
@@ -303,7 +301,6 @@ def _impossible(sizes: np.ndarray) -> bool:
 
 
 def _sizes_in(path: str) -> dict[str, float]:
-    """The levels and their sizes in a table."""
     source = io.Source(path)
     names = column_names(source)
     if len(names) != 2:

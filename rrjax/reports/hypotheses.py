@@ -82,7 +82,6 @@ def fit_of(reports: Reports, theta: Truth | None, simulation: Simulation) -> Tes
 
 
 def _of_tally(reports: Reports, theta: np.ndarray | None, simulation: Simulation) -> Outcome:
-    """Tests every support count."""
     result = inference.goodness_of_fit_test(
         simulation.key, reports.tally(), theta=theta, mechanism=reports.mechanism, **simulation.arguments
     )
@@ -208,7 +207,6 @@ def test_trend(
 
 
 def _way_of(result: inference.HypothesisTest) -> str:
-    """The direction of a trend."""
     return ", upwards" if float(result.statistic) > 0 else ", downwards"
 
 

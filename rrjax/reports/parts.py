@@ -101,12 +101,10 @@ class Parts(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class PooledEstimate:
-    """The estimate from the reports of all parts together."""
+    """The estimate from the reports of all parts together: the shares and their standard errors, `[K]`."""
 
     theta: np.ndarray
-    """`[K]`, the shares."""
     standard_error: np.ndarray
-    """`[K]`, their standard errors."""
     num_users: int
 
 
@@ -123,7 +121,6 @@ class PartShares(Answer):
     pooled: PooledEstimate | None
     """The estimate from all parts together; None if its likelihood is too large."""
     level: float
-    """The confidence level of the interval of `pooled`."""
     simultaneous: bool
     """Whether all intervals hold together at that level."""
 

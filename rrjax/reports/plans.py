@@ -364,7 +364,6 @@ def check_users(num_users: int) -> int:
 
 
 def _users(target: Target, epsilon: float) -> float:
-    """Number of users that reach the target."""
     if target.target_width is not None:
         given = {"level": target.level, "category": target.category(target.share)}
         number = target.of(inference.users_for_width, epsilon, target.target_width, target.share, **given)

@@ -71,7 +71,6 @@ class Regression(Answer):
     gap: float
     """Distance of the log-likelihood from its maximum, nats of all reports."""
     notes: Sequence[str] = ()
-    """Warnings about few clusters."""
 
     @property
     def _table(self):
@@ -298,7 +297,6 @@ def _reordered(reports: Reports, reference: str | None) -> list[int]:
 
 
 def _coefficients(result: Any, rows: Rows, labels: list[str], level: float) -> dict[str, np.ndarray]:
-    """All coefficients, in one column."""
     from rrjax.models.results import critical_value, two_sided_p_values
 
     estimates, errors = (
@@ -384,7 +382,6 @@ class Rows:
 
     reports: np.ndarray
     matrix: np.ndarray
-    """The columns of the public covariates."""
     columns: list[str]
     """Names of the columns: those of the public covariates, and the dummies of the randomized ones."""
     of: list[tuple[str, list[int]]]
@@ -393,7 +390,6 @@ class Rows:
     clusters: np.ndarray | None
     num_dropped: int
     hidden: list[Hidden]
-    """The randomized covariates."""
 
 
 def read_regression_rows(

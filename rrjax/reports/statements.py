@@ -272,7 +272,6 @@ def _quantile(probability: float) -> Functional:
 
 
 def _numbers(reports: Reports) -> np.ndarray:
-    """The labels as numbers, for a mean."""
     asked, numbers = option("mean"), []
     for label in reports.labels:
         problem, named = None, form.printable(label)
@@ -365,7 +364,6 @@ def _beyond(reports: Reports, name: str, held: str, limits: tuple[float, float],
 
 
 def _members(reports: Reports, name: str, held: Any, places: Mapping[str, int]) -> np.ndarray:
-    """Which categories are in a group of labels."""
     if isinstance(held, str):
         wanted = [held] if held in places else listed_in("--group", held)
     else:

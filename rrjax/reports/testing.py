@@ -41,7 +41,6 @@ class Outcome:
     """Of the p-value, from the number of draws; zero of an exact test."""
     method: str
     rejected: bool
-    """Whether the p-value is at most the significance."""
     answer: str
     least_p_value: float
     """The smallest p-value that any reports of this number could have."""
@@ -155,11 +154,9 @@ class Test(Answer):
     simulation: Simulation
     collections: list[Reports] = dataclasses.field(default_factory=list)
     notes: Sequence[str] = ()
-    """Warnings about the test."""
     about: str = ""
     """What was tested, in a sentence, where there are no collections."""
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Further facts."""
 
     @property
     def title(self) -> str:

@@ -129,7 +129,6 @@ class TwoSampleShares(Answer):
 
     reports: TwoSampleReports
     level: float
-    """The confidence level of the intervals."""
     same_people: bool
     """Whether both samples are answers of the same people."""
     numbers: dict[str, Any]
