@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -43,6 +44,10 @@ class Kind:
     """What to do where a question does not apply to this kind, for messages of the command line."""
     warnings: Any
     """What is odd about the reports."""
+    num_reports: Any
+    """N, the number of reports; missing ones do not count."""
+    source: Any
+    """Their files; None for reports that were counted elsewhere."""
 
     def summary(self) -> str:
         """A sentence about the reports."""
@@ -56,6 +61,22 @@ class Kind:
     def simulated(self) -> bool:
         """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return False
+
+    @property
+    def name(self) -> str:
+        """The name of the first file, for messages."""
+        return "the table of reports" if self.source is None else Path(self.source.files()[0]).name
+
+    @property
+    def paths(self) -> list[str] | None:
+        """The files as they were given; None without any."""
+        given: Any = () if self.source is None else self.source.paths
+        return [*given] or None
+
+    @property
+    def called(self) -> str:
+        """The number of reports in words, for titles."""
+        return f"{self.num_reports:,} {'simulated reports (they protect nobody)' if self.simulated else 'reports'}"
 
     def table(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The columns of a table to write, with one more if the reports are simulated."""

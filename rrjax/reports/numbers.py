@@ -76,7 +76,6 @@ class Numbers(Kind):
 
     @property
     def num_reports(self) -> int:
-        """N, the number of reports."""
         return self.counted.num_reports
 
     @property
@@ -110,11 +109,10 @@ class Numbers(Kind):
     def summary(self) -> str:
         """The number of reports, their range, mechanism, column and ε."""
         found, metadata = self.counted, self.counted.metadata
-        kind = "simulated reports (they protect nobody)" if metadata.simulated else "reports"
         size, width = metadata.num_categories, self.middles[1] - self.middles[0]
         of = f"{size:,} integers" if self.integers else f"{size:,} bins of width {width:.6g}"
         return (
-            f"{found.num_reports:,} {kind} of numbers from {found.lower[0]:.12g} to {found.upper[-1]:.12g}, "
+            f"{self.called} of numbers from {found.lower[0]:.12g} to {found.upper[-1]:.12g}, "
             f"by {metadata.mechanism.name} on {of}, in column {metadata.column!r}; "
             f"ε = {metadata.effective_epsilon:.6g} nats"
         )
@@ -130,9 +128,8 @@ class Numbers(Kind):
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
         metadata = self.counted.metadata
-        given: Any = self.source.paths
         return {
-            "reports": [*given],
+            "reports": self.paths,
             "column": metadata.column,
             "num_reports": self.num_reports,
             "num_missing": self.counted.num_missing,

@@ -87,6 +87,21 @@ class Parts(Kind):
             for warning, of in numbers.items()
         ]
 
+    def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> PartShares:
+        """Estimates the shares of all categories, from each part and from all parts together.
+
+        Args:
+            level: Confidence level of the intervals of all parts together, in (0, 1).
+            simultaneous: Whether all intervals hold their share together with that confidence, not each.
+
+        Returns:
+            `RoundShares` or `GroupShares`, computed in float64.
+
+        Raises:
+            ArgumentError: A level outside of (0, 1).
+        """
+        raise NotImplementedError
+
     def _estimated(self, pool: Callable[[], Any], level: float) -> tuple[dict[int, Estimate], Any]:
         """The estimate of each part, and what `pool` returns; tests whether each part contradicts its mechanism."""
         check_rate("level", level)
@@ -308,18 +323,6 @@ class Groups(Parts):
         return "\n".join(each.summary(f"group {number} ({each.name})") for number, each in self.parts.items())
 
     def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> GroupShares:
-        """Estimates the shares of all categories, from each group and from all groups together.
-
-        Args:
-            level: Confidence level of the intervals of all groups together, in (0, 1).
-            simultaneous: Whether all intervals hold their share together with that confidence, not each.
-
-        Returns:
-            `GroupShares`, computed in float64.
-
-        Raises:
-            ArgumentError: A level outside of (0, 1).
-        """
         estimates, (pooled, likeliest) = self._estimated(self._pooled, level)
         return GroupShares(self, estimates, pooled, level, simultaneous, likeliest)
 
@@ -424,18 +427,6 @@ class Rounds(Parts):
         )
 
     def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> RoundShares:
-        """Estimates the shares of all categories, from each round and from all reports of each user together.
-
-        Args:
-            level: Confidence level of the intervals of all rounds together, in (0, 1).
-            simultaneous: Whether all intervals hold their share together with that confidence, not each.
-
-        Returns:
-            `RoundShares`, computed in float64.
-
-        Raises:
-            ArgumentError: A level outside of (0, 1).
-        """
         # Users are read once, for the estimate and for what they have spent.
         sources = {number: dataclasses.replace(each.files, missing=()) for number, each in self.parts.items()}
         users = users_of(sources, self.metadata)

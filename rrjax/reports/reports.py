@@ -6,7 +6,6 @@ import dataclasses
 import math
 import shlex
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -66,7 +65,6 @@ class Reports(ColumnQuestions):
     epsilon: float
     tallied: Tallied | None = None
     source: Source | None = None
-    """Their files; None for reports that were counted elsewhere."""
     from_counts: bool = False
     """Whether the files hold counts."""
     warnings: list[str] = dataclasses.field(default_factory=list)
@@ -160,17 +158,6 @@ class Reports(ColumnQuestions):
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     @property
-    def name(self) -> str:
-        """The name of the first file, for messages."""
-        return "the table of reports" if self.source is None else Path(self.source.files()[0]).name
-
-    @property
-    def paths(self) -> list[str] | None:
-        """The files as they were given; None without any."""
-        given: Any = () if self.source is None else self.source.paths
-        return [*given] or None
-
-    @property
     def files(self) -> Source:
         """The files of the reports."""
         if self.source is None:
@@ -192,7 +179,6 @@ class Reports(ColumnQuestions):
 
     @property
     def num_reports(self) -> int:
-        """N, the number of reports; missing ones do not count."""
         return self.counted.num_rows - self.counted.num_missing
 
     @property
@@ -276,11 +262,6 @@ class Reports(ColumnQuestions):
     @property
     def simulated(self) -> bool:
         return self.counted.metadata is not None and self.counted.metadata.simulated
-
-    @property
-    def called(self) -> str:
-        """The number of reports in words, for titles."""
-        return f"{self.num_reports:,} {'simulated reports (they protect nobody)' if self.simulated else 'reports'}"
 
     @property
     def num_categories(self) -> int:

@@ -101,11 +101,6 @@ class SeparateColumns(Kind):
         return chosen
 
     @property
-    def name(self) -> str:
-        """The name of the first file, for messages."""
-        return Path(self.source.files()[0]).name
-
-    @property
     def metadata(self) -> list[Metadata]:
         """How each column was randomized."""
         known = self.source.columns()
@@ -167,9 +162,8 @@ class SeparateColumns(Kind):
 
     def facts(self) -> dict[str, Any]:
         """As fields of a JSON object."""
-        paths: Any = self.source.paths
         return {
-            "reports": [*paths],
+            "reports": self.paths,
             "columns": list(self.names),
             "num_reports": self.num_users,
             "num_complete": self.num_complete,
