@@ -305,36 +305,42 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
         if isinstance(each, Mapping):
             named += [(str(name), held) for name, held in each.items()]
         elif isinstance(each, str) or not isinstance(each, Iterable):
-            named.append(_named(str(each), places))
+            whole = str(each).strip()
+            name, equals, held = (part.strip() for part in whole.partition("="))
+            # Labels may hold equals signs.
+            named.append((name, held) if equals and (held in places or whole not in places) else (whole, whole))
         else:
             labels = [str(label) for label in each]
             named.append((", ".join(labels), labels))
-    found, notes = [], []
+    found, notes, domain = [], [], reports.counted.domain.describe()
     for name, held in named:
-        limits = _range_in(held, places)
-        if limits is None:
-            members = _members(reports, name, held, places)
+        if (limits := _range_in(held, places)) is not None:
+            (first, last), numbers = limits, np.asarray([*map(float, places)])
+            members = (numbers >= first) & (numbers <= last)
+            within = np.flatnonzero(members)
+            if len(within) and (-np.inf < first < np.nanmin(numbers) or np.nanmax(numbers) < last < np.inf):
+                low, high = (reports.labels[within[place(numbers[within])]] for place in (np.argmin, np.argmax))
+                which = f"the categories from {low} to {high}" if len(within) > 1 else f"the category {low}"
+                notes.append(f"The group {name!r} holds {which}: {held} reaches beyond the domain, which is {domain}.")
         else:
-            numbers = np.asarray([float(label) for label in places])
-            members = (numbers >= limits[0]) & (numbers <= limits[1])
-            notes += _beyond(reports, name, held, limits, numbers)
+            wanted = [str(label) for label in held] if isinstance(held, Iterable) else [str(held)]
+            if isinstance(held, str):
+                wanted = [held] if held in places else listed_in("--group", held)
+            odd = next((label for label in wanted if label not in places), None)
+            if odd is not None:
+                problem = f"{odd!r} is not a category; the domain is {domain}"
+                raise refusal("group", f"{option('group')} {name!r}: {problem}", value=odd)
+            members = np.isin(np.arange(len(places)), [places[label] for label in wanted])
         if not members.any() or members.all():
-            what, share = ("none", 0) if not members.any() else ("all", 100)
+            what, share = ("all", 100) if members.any() else ("none", 0)
             raise refusal(
                 "group",
                 f"{option('group')} {name!r}: {held} holds {what} of the categories, so its share is "
-                f"{share}\N{NO-BREAK SPACE}%; the domain is {reports.counted.domain.describe()}",
+                f"{share}\N{NO-BREAK SPACE}%; the domain is {domain}",
                 value=held,
             )
         found.append(Functional(name, "share", members))
     return found, notes
-
-
-def _named(text: str, places: Mapping[str, int]) -> tuple[str, str]:
-    """The name of a group in a text, and what it holds; labels may hold equals signs."""
-    name, equals, held = (part.strip() for part in text.partition("="))
-    whole = text.strip()
-    return (name, held) if equals and (held in places or whole not in places) else (whole, whole)
 
 
 def _range_in(held: Any, places: Mapping[str, int]) -> tuple[float, float] | None:
@@ -348,31 +354,3 @@ def _range_in(held: Any, places: Mapping[str, int]) -> tuple[float, float] | Non
     except ValueError:
         return None
     return first, last
-
-
-def _beyond(reports: Reports, name: str, held: str, limits: tuple[float, float], numbers: np.ndarray) -> list[str]:
-    """A sentence about a range whose ends are numbers beyond all labels."""
-    first, last = limits
-    members = np.flatnonzero((numbers >= first) & (numbers <= last))
-    low, high = -np.inf < first < np.nanmin(numbers), np.nanmax(numbers) < last < np.inf
-    if not (len(members) and (low or high)):
-        return []
-    ends = [reports.labels[members[place(numbers[members])]] for place in (np.argmin, np.argmax)]
-    which = f"the categories from {ends[0]} to {ends[1]}" if len(members) > 1 else f"the category {ends[0]}"
-    domain = reports.counted.domain.describe()
-    return [f"The group {name!r} holds {which}: {held} reaches beyond the domain, which is {domain}."]
-
-
-def _members(reports: Reports, name: str, held: Any, places: Mapping[str, int]) -> np.ndarray:
-    if isinstance(held, str):
-        wanted = [held] if held in places else listed_in("--group", held)
-    else:
-        wanted = [str(label) for label in held] if isinstance(held, Iterable) else [str(held)]
-    members = np.zeros(len(places), bool)
-    for label in wanted:
-        if label not in places:
-            domain = reports.counted.domain.describe()
-            problem = f"{label!r} is not a category; the domain is {domain}"
-            raise refusal("group", f"{option('group')} {name!r}: {problem}", value=label)
-        members[places[label]] = True
-    return members
