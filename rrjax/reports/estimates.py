@@ -71,7 +71,6 @@ class Estimate:
         return float(value) if self.proper or not METRICS[metric].simplex else math.nan
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         return {
             "estimator": self.estimator.name,
             "num_positive": self.num_positive,

@@ -80,7 +80,6 @@ class FunctionalEstimate:
         return self.lower is None or self.lower != self.lower
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         names = ("num_reports", "value", "standard_error", "lower", "upper")
         found = {"statement": self.functional.name, "kind": self.functional.kind, "of": self.level}
         return found | {name: getattr(self, name) for name in names}

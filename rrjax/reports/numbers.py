@@ -126,7 +126,6 @@ class Numbers(Kind):
         return f"{value:.{0 if whole else form.decimals(span / 50)}f}"
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         metadata = self.counted.metadata
         return {
             "reports": self.paths,
@@ -244,7 +243,6 @@ class Statement(NamedTuple):
     upper: float
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         return {name: value for name, value in self._asdict().items() if name != "name" and value is not None}
 
 

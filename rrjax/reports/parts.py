@@ -1,4 +1,4 @@
-"""Reports of one column in several parts, rounds or groups: the estimate of each part, and of all together."""
+"""Reports of one column in several parts, groups or rounds: each part, all together, and what users have spent."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from statistics import NormalDist
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 import rrjax
@@ -30,7 +31,6 @@ from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, t
 from rrjax.reports.estimates import Estimate, estimated, largest_of, side_by_side
 from rrjax.reports.kind import Kind
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
-from rrjax.reports.privacy_loss import PrivacyLoss
 from rrjax.reports.reports import Reports
 from rrjax.reports.testing import check_contradictions
 
@@ -451,6 +451,65 @@ class Rounds(Parts):
             for epsilon in (protocol.epsilon, single.epsilon)
         )
         return pooled_estimate(mixture, shares, kept + max(once - kept, 0) / (self.num_reports / number), number)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyLoss:
+    """The reports of each user, and what they spend."""
+
+    metadata: Metadata
+    numbers: np.ndarray
+    """`[N]`, the number of reports of each user."""
+
+    @property
+    def one_report(self) -> float:
+        """ε₁, of a single report."""
+        return float(self.metadata.mechanism.parameters["first_epsilon"])
+
+    @property
+    def one_value(self) -> float:
+        """ε∞, of any number of reports of one value."""
+        return self.metadata.epsilon
+
+    def after(self, number: int) -> float:
+        """The exact ε of this number of reports of one value."""
+        record: Any = self.metadata.mechanism
+        with jax.enable_x64(True):
+            return float(PROTOCOLS[record.name](**record.parameters).epsilon_after(number))
+
+    @property
+    def median(self) -> int:
+        """The median number of reports of a user; of two medians the larger one."""
+        return median(self.numbers)
+
+    @property
+    def most(self) -> int:
+        """The largest number of reports of a user."""
+        return int(self.numbers.max())
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "num_users": len(self.numbers),
+            "reports_per_user": {"median": self.median, "most": self.most},
+            "one_report": self.one_report,
+            "unchanged": {"median": self.after(self.median), "most": self.after(self.most)},
+            "one_value": self.one_value,
+        }
+
+    def sentence(self) -> str:
+        """What users have spent, for a line under a table."""
+        often, least = form.number(self.median, "report", "reports"), f"{self.after(self.median):.4g}"
+        gave = (
+            f"{often} (median), at most {self.most:,}; of one value these spend {least} and {self.after(self.most):.4g}"
+        )
+        if self.median == self.most:
+            gave = f"{often} (median and maximum); of one value these spend {least}"
+        return f"Spent: a user gave {gave} nats. A user whose value changed has spent up to {self.one_value:g} a value."
+
+
+def median(numbers: np.ndarray) -> int:
+    """The median of whole numbers; of two the larger one."""
+    return int(np.quantile(numbers, 0.5, method="higher"))
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)

@@ -161,7 +161,6 @@ class SeparateColumns(Kind):
         ]
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         return {
             "reports": self.paths,
             "columns": list(self.names),
@@ -228,7 +227,6 @@ class SeparateColumns(Kind):
         return tree_of(self.about(columns, "--tree"), level)
 
     def summary(self) -> str:
-        """A sentence about the collection."""
         complete = self.num_complete
         some = f", {complete:,} of them in all of these" if self.is_partial and complete else ""
         if self.sampled is not None and not complete:

@@ -20,8 +20,7 @@ from rrjax.reports.estimates import side_by_side
 from rrjax.reports.pages.in_order import in_order
 from rrjax.reports.pages.parts import Page, caption_of, explained, how_made, in_words, label, limits_of, quoted, shown
 from rrjax.reports.pages.privacy import meaning, meaning_of_columns, spent
-from rrjax.reports.parts import Rounds
-from rrjax.reports.privacy_loss import PrivacyLoss
+from rrjax.reports.parts import PrivacyLoss, Rounds
 from rrjax.reports.reports import Reports
 from rrjax.reports.separate_columns import SeparateColumns
 from rrjax.reports.shares import Shares

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from rrjax.data.errors import DataError, option
 from rrjax.figures import html
 from rrjax.figures.html import Markup
+from rrjax.io.memos import MemoFile, head_of
 from rrjax.reports import form
 from rrjax.reports.pages.parts import label, quoted
-from rrjax.reports.privacy_loss import PrivacyLoss
+from rrjax.reports.parts import PrivacyLoss, median
 from rrjax.reports.reports import Reports
 from rrjax.reports.separate_columns import SeparateColumns
 
@@ -82,26 +84,36 @@ def _bound(epsilon: float, given: str) -> str:
 
 def spent(loss: PrivacyLoss, rounds: Sequence[int], memo: Path | None) -> list[Markup]:
     """What users have spent, as far as the files of rounds and a memo tell it."""
-    loss = loss if memo is None else loss.with_memo(memo, rounds)
     losses = [
         (form.number(each, "report", "reports"), loss.after(each)) for each in sorted({1, loss.median, loss.most})
     ]
     losses.append(("any number of reports", loss.one_value))
     rows = [[name, f"{each:.4g}", odds(each), after(PRIORS[1], each)] for name, each in losses]
-    one, of = f"{loss.one_value:g}", f"round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}"
+    one, about = f"{loss.one_value:g}", f"round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}"
     points = [
         f"A user whose value changed spends up to {one} again with every new value. The reports do not tell who "
         "changed; the memo of the collector does.",
         "The times of changes are not protected: many reports show that a value changed, when, and whether it "
         "returned.",
-        f"This page is about {of}: what users spend with reports in other rounds is not counted.",
+        f"This page is about {about}: what users spend with reports in other rounds is not counted.",
     ]
-    if loss.answers is not None and loss.answers_per_user is not None:
-        middle, largest = (number * loss.one_value for number in loss.answers_per_user)
+    if memo is not None:
+        of = loss.metadata
+        memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, of.simulated, of.user)).read()
+        lacking = [number for number in rounds if number not in memos.rounds]
+        if lacking:
+            raise DataError(
+                f"{option('memo')} {memo}: it has the rounds {', '.join(map(str, memos.rounds))}, and the reports are "
+                f"of round {lacking[0]}, too: it is an old copy. Give the memo that was written last.",
+                file=str(memo),
+                argument="memo",
+            )
+        answers = memos.numbers  # nothing else is taken from a memo
+        middle, largest = (number * loss.one_value for number in (median(answers), int(answers.max())))
         points.append(
-            f"The memo, after {form.number(loss.memo_rounds, 'round', 'rounds')}, holds "
-            f"{form.number(int(loss.answers.sum()), 'permanent answer', 'permanent answers')} of "
-            f"{form.number(len(loss.answers), 'user', 'users')}, each of which spends up to {one}: a user has spent at "
+            f"The memo, after {form.number(len(memos.rounds), 'round', 'rounds')}, holds "
+            f"{form.number(int(answers.sum()), 'permanent answer', 'permanent answers')} of "
+            f"{form.number(len(answers), 'user', 'users')}, each of which spends up to {one}: a user has spent at "
             f"most {middle:g} (median), no user more than {largest:g}, the times of changes apart."
         )
     made = "Each value was randomized once, for all rounds, and this permanent answer again for every report."
