@@ -118,7 +118,7 @@ def estimates_of(
     how: dict[str, Any] = {"values": values, "level": level}
 
     def row(part, each, about: About = "users"):
-        return FunctionalEstimate(functional, part.level, part.num_reports, *map(float, each), about)
+        return FunctionalEstimate(functional, part.level, part.num_reports, *map(float, each), about=about)
 
     if weighted:
         return [row(part, inference.weighted_functional(part.data, reports.epsilon, **how)) for part in parts]

@@ -503,12 +503,13 @@ def _missing(reports: Reports, used: Sequence[Covariate], answered: np.ndarray) 
 
 def _few_clusters(rows: Rows, coefficients: int) -> list[str]:
     """Warnings about standard errors that are too small because of few clusters."""
-    clusters = len(np.unique(rows.clusters))
+    names, group = np.unique(np.asarray(rows.clusters), return_inverse=True)
+    clusters = len(names)
     if clusters <= coefficients:
         return []
     if clusters < FEW_CLUSTERS:
         return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
-    said, group = [], np.unique(np.asarray(rows.clusters), return_inverse=True)[1]
+    said = []
     for name, values in zip(rows.columns, rows.matrix.T, strict=False):  # hidden columns come after the known ones
         low, high = np.full(clusters, np.inf), np.full(clusters, -np.inf)
         np.minimum.at(low, group, values)
