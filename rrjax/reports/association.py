@@ -18,9 +18,9 @@ from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.mechanisms import Product
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, table_of
-from rrjax.reports.estimates import largest_of
 from rrjax.reports.reading import in_float64
 from rrjax.reports.separate_columns import MOST_CELLS, SeparateColumns
+from rrjax.reports.shares import largest_of
 
 if TYPE_CHECKING:
     import xarray

@@ -22,7 +22,9 @@ from rrjax.io.source import Source
 from rrjax.numerics.programs import program
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells
-from rrjax.reports.estimates import (
+from rrjax.reports.reading import count_source
+from rrjax.reports.reports import Reports, may_be_counts
+from rrjax.reports.shares import (
     Estimate,
     cells_of,
     check_estimator,
@@ -33,8 +35,6 @@ from rrjax.reports.estimates import (
     side_by_side,
     too_large,
 )
-from rrjax.reports.reading import count_source
-from rrjax.reports.reports import Reports, may_be_counts
 from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from rrjax.mechanisms import PROTOCOLS
 from rrjax.mechanisms.surveys import groups
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
-from rrjax.reports.estimates import Estimate, estimated, largest_of, side_by_side
 from rrjax.reports.kind import Kind
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
 from rrjax.reports.reports import Reports
+from rrjax.reports.shares import Estimate, estimated, largest_of, side_by_side
 from rrjax.reports.testing import check_contradictions
 
 MOST_GROUPS, MOST_ROUNDS = 4, 6

@@ -15,10 +15,10 @@ from rrjax.data.errors import check_rate, for_callers, for_commands, option, ref
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.estimates import largest_of
 from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of, parts_of, population_shares
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
+from rrjax.reports.shares import largest_of
 from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:

@@ -16,14 +16,13 @@ from rrjax.figures.html import Markup, details, joined, listing, paragraph, tabl
 from rrjax.reports import form
 from rrjax.reports.answer import Caution
 from rrjax.reports.association import SIGNIFICANT, Pairs, measured
-from rrjax.reports.estimates import side_by_side
 from rrjax.reports.pages.in_order import in_order
 from rrjax.reports.pages.parts import Page, caption_of, explained, how_made, in_words, label, limits_of, quoted, shown
 from rrjax.reports.pages.privacy import meaning, meaning_of_columns, spent
 from rrjax.reports.parts import PrivacyLoss, Rounds
 from rrjax.reports.reports import Reports
 from rrjax.reports.separate_columns import SeparateColumns
-from rrjax.reports.shares import Shares
+from rrjax.reports.shares import Shares, side_by_side
 from rrjax.reports.testing import USUAL_DRAWS, Test
 
 MOST_FIT_CELLS = 20_000_000

@@ -16,7 +16,7 @@ from rrjax.figures.html import Markup
 from rrjax.io.metadata import Metadata
 from rrjax.reports import form
 from rrjax.reports.answer import Answer, Block, Caution, Cells
-from rrjax.reports.estimates import largest_of
+from rrjax.reports.shares import largest_of
 
 MOST_IN_TABLE = 100
 """Limit of the number of characters of a name."""
