@@ -1,9 +1,10 @@
-"""The pages about reports of one column, about columns that were randomized apart, and about rounds of a protocol."""
+"""The pages about reports: of one column, of separate columns, of rounds; what ε means, and what users have spent."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from rrjax import inference
-from rrjax.data.errors import ArgumentError, DataError, UsageError
-from rrjax.figures.html import Markup, details, joined, listing, paragraph, table
+from rrjax.data.errors import ArgumentError, DataError, UsageError, option
+from rrjax.figures import html
+from rrjax.figures.html import Markup
+from rrjax.io.memos import MemoFile, head_of
 from rrjax.reports import form
 from rrjax.reports.answer import Caution
 from rrjax.reports.association import SIGNIFICANT, Pairs, measured
 from rrjax.reports.pages.in_order import in_order
 from rrjax.reports.pages.parts import Page, caption_of, explained, how_made, in_words, label, limits_of, quoted, shown
-from rrjax.reports.pages.privacy import meaning, meaning_of_columns, spent
-from rrjax.reports.parts import PrivacyLoss, Rounds
+from rrjax.reports.parts import PrivacyLoss, Rounds, median
 from rrjax.reports.reports import Reports
 from rrjax.reports.separate_columns import SeparateColumns
 from rrjax.reports.shares import Shares, side_by_side
@@ -28,6 +30,8 @@ from rrjax.reports.testing import USUAL_DRAWS, Test
 MOST_FIT_CELLS = 20_000_000
 """Limit of categories × draws of a test of fit in a page: about a second."""
 FEWEST_FIT_DRAWS = 199
+PRIORS = (0.01, 0.1, 0.5)
+"""Probabilities before a report, for examples."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +75,7 @@ class ColumnAnswers:
             kind, number = "named" if reports.tallied is None else "supported", reports.num_reports
             by = f"{number * reports.rates.q:,.1f} of the {number:,} reports"
             chance = [f"Chance: an empty category would be {kind} by about {by}."]
-        return listing(
+        return html.listing(
             [
                 *self.tested,
                 *chance,
@@ -122,10 +126,10 @@ def column_page(
     points = [*shares.sentences, detectable, *([f"To publish: {shares.to_publish}"] if shares.to_publish else [])]
     largest = None
     if shares.intervals.discovered.any() and not reports.contradicted:
-        points.insert(0, joined("The largest shares: ", in_words(reports.labels, theta, shares.limits), "."))
+        points.insert(0, html.joined("The largest shares: ", in_words(reports.labels, theta, shares.limits), "."))
         largest = reports.labels[np.argmax(theta)], float(theta.max())
     parts = {
-        "In short": [listing(points)],
+        "In short": [html.listing(points)],
         "The largest shares": found.table(top),
         "Groups and means": asked_for,
         "All categories in order": in_order(shares, ordered),
@@ -156,7 +160,7 @@ def _detectable(reports: Reports) -> Markup | str:
     words = f"Smallest share that these reports detect (with a probability of {form.in_full(0.8)}): "
     words += f"{form.percent(named)} for "
     if reports.yes is not None:
-        return joined(words, label(reports.labels[reports.yes]), ".")
+        return html.joined(words, label(reports.labels[reports.yes]), ".")
     any_of_them = "none" if picked >= 1 else form.percent(picked)
     return f"{words}a category chosen beforehand, {any_of_them} for one picked out of all."
 
@@ -185,18 +189,18 @@ def columns_page(columns: SeparateColumns, level: float, top: int) -> Page:
         found, name = answers_of(columns.column(each.column), level), form.printable(each.column)
         shares = found.shares
         largest = in_words(shares.reports.labels, shares.estimate.theta, shares.limits, 1)
-        points.append(joined("The largest share of ", label(name), ": ", largest, "."))
-        believed = details("How far to believe it", found.believed)
-        of_columns[f"The column {quoted(name)}"] = [listing(shares.sentences), *found.table(top), believed]
+        points.append(html.joined("The largest share of ", label(name), ": ", largest, "."))
+        believed = html.details("How far to believe it", found.believed)
+        of_columns[f"The column {quoted(name)}"] = [html.listing(shares.sentences), *found.table(top), believed]
         own[name] = f"{each.mechanism.name}, ε = {each.effective_epsilon:.12g} nats, {each.domain.describe()}"
         warnings += [f"{name}: {warning}" for warning in found.misfit]
-    together = [paragraph("Each person answered one question, so how they go together is not in the reports.")]
+    together = [html.paragraph("Each person answered one question, so how they go together is not in the reports.")]
     said = columns.warnings
     if columns.sampled != 1:
         pairs = columns.pairs(level=level)
         points.append(pairs.conclusion)
         together, said = _together(pairs), pairs.warnings
-    parts = {"In short": [listing(points)], "Which columns go together": together, **of_columns}
+    parts = {"In short": [html.listing(points)], "Which columns go together": together, **of_columns}
     parts[f"What ε = {columns.epsilon:.4g} means"] = meaning_of_columns(columns)
     number, names = f"{columns.num_users:,}", [quoted(name) for name in columns.names[:3]]
     listed = f"{', '.join(names)} …" if len(columns.names) > 3 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -231,7 +235,7 @@ def _together(pairs: Pairs) -> list[Markup]:
     caption = f"Cramér's V of all pairs; ● marks those with p of all of at most {SIGNIFICANT:g}."
     limits = [[pair[f"cramers_v{end}"] for end in ("", "_lower", "_upper")] for pair in pairs.pairs]
     whole = shown(pairs.blocks(number), "All pairs, the strongest first.", limits, "{:.2f}".format)
-    return [table(["", *map(label, names[:-1])], matrix, caption), *whole, explained(pairs.words)]
+    return [html.table(["", *map(label, names[:-1])], matrix, caption), *whole, explained(pairs.words)]
 
 
 def rounds_page(rounds: Rounds, level: float, top: int, memo: Path | None) -> Page:
@@ -243,13 +247,13 @@ def rounds_page(rounds: Rounds, level: float, top: int, memo: Path | None) -> Pa
         of = "all rounds together, if values did not change"
         drawn = limits_of(shares, top, "all_rounds", "lower", "upper")
     short = [
-        joined(f"The largest shares, of {of}: ", in_words(rounds.labels, shares.theta, shares.limits), "."),
+        html.joined(f"The largest shares, of {of}: ", in_words(rounds.labels, shares.theta, shares.limits), "."),
         "If many values changed between the rounds, use the estimate of each round. A page about the file of one "
         "round, by `rrjax report`, also tests its reports and has exact intervals.",
     ]
     of_rounds = [*shown(shares.blocks(top), caption_of(size, top), drawn), explained(shares.words)]
     parts = {
-        "In short": [listing(short)],
+        "In short": [html.listing(short)],
         "The shares in each round": of_rounds,
         "What users have spent": spent(shares.loss, list(rounds.parts), memo),
     }
@@ -262,3 +266,121 @@ def rounds_page(rounds: Rounds, level: float, top: int, memo: Path | None) -> Pa
     files = [file for each in rounds.parts.values() for file in each.files.files()]
     own = {"Mechanism": f"{rounds.metadata.mechanism.name}, one round of which is {main.mechanism.name}"}
     return Page(title, lead, shares.warnings, parts, how_made(files, shares.title, rounds.metadata, own))
+
+
+def meaning(reports: Reports, largest: tuple[object, float] | None) -> list[Markup]:
+    """What one report discloses about one person; the largest category and its share are an example, if known."""
+    size, epsilon, metadata = reports.num_categories, reports.epsilon, reports.counted.metadata
+    first = f"Every report was randomized by {reports.mechanism.name}."
+    if reports.tallied is None:
+        p, q = reports.rates.p, reports.rates.q
+        others = f"each of the {size - 1:,} other categories" if size > 2 else "the other category"
+        first = (
+            f"Every report was randomized: it is the truth with probability {form.percent(p)}, and {others} with "
+            f"probability {form.percent(q)}. About {reports.num_reports * p:,.1f} of the {reports.num_reports:,} "
+            "reports are true; nobody can tell which."
+        )
+    if metadata is None:
+        first = f"If the reports were made as stated: {first[0].lower()}{first[1:]}"
+    elif metadata.simulated:
+        first = f"These reports are a simulation and protect nobody; this is what ε would mean for real ones. {first}"
+    if not math.isfinite(epsilon):
+        words = (
+            "ε is infinite: some answer is impossible for some people, so it proves something about who gives it. The "
+            "design protects only those who give other answers."
+        )
+        return [html.paragraph(first, words)]
+    priors: list[tuple[object, float]] = [(f"1 in {size:,} (nothing is known)", 1 / size)]
+    priors += [(form.in_full(prior), prior) for prior in PRIORS if prior * size != 1]
+    if largest is not None and 0 < largest[1] < 1:
+        name, share = largest
+        priors.append((html.joined(form.percent(share), ", the estimated share of ", label(name)), share))
+    rows = [[name, after(prior, epsilon), after(prior, -epsilon)] for name, prior in priors]
+    several = f"For a person who gave two reports the factor is {odds(2 * epsilon)}."
+    if metadata is not None and metadata.round is not None:
+        several = f"Several reports: see {quoted('What users have spent')}."
+    caption = "The probability that a person holds a category, before and after seeing the report of that person"
+    return [
+        html.paragraph(first),
+        html.paragraph(_bound(epsilon, "a report")),
+        html.table(["Before", "After, at most", "After, at least"], rows, caption),
+        html.paragraph(
+            f"This holds for one report from each person. {several} The shares on this page are about the whole group; "
+            "computing them from the reports does not weaken the protection."
+        ),
+    ]
+
+
+def meaning_of_columns(columns: SeparateColumns) -> list[Markup]:
+    """What the reports of one person in several columns disclose."""
+    epsilons = [(label(each.column), each.effective_epsilon) for each in columns.metadata]
+    several = "all reports" if columns.sampled is None else form.number(columns.sampled, "report", "reports")
+    rows = [[name, f"{epsilon:.4g}", odds(epsilon)] for name, epsilon in epsilons]
+    return [
+        html.paragraph(_bound(columns.epsilon, several), "Who gave no answer to a question is not protected."),
+        html.table(["Column", "ε of its report", "Largest factor"], rows, "What one report discloses at most"),
+    ]
+
+
+def _bound(epsilon: float, given: str) -> str:
+    return (
+        f"The protection of a person who gave {given} is bounded by ε = {epsilon:.4g}: whatever somebody believed "
+        "about that person before, seeing what the person gave changes the odds by a factor of at most e^ε = "
+        f"{odds(epsilon)}. ε = 0 would disclose nothing."
+    )
+
+
+def spent(loss: PrivacyLoss, rounds: Sequence[int], memo: Path | None) -> list[Markup]:
+    """What users have spent, as far as the files of rounds and a memo tell it."""
+    losses = [
+        (form.number(each, "report", "reports"), loss.after(each)) for each in sorted({1, loss.median, loss.most})
+    ]
+    losses.append(("any number of reports", loss.one_value))
+    rows = [[name, f"{each:.4g}", odds(each), after(PRIORS[1], each)] for name, each in losses]
+    one, about = f"{loss.one_value:g}", f"round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}"
+    points = [
+        f"A user whose value changed spends up to {one} again with every new value. The reports do not tell who "
+        "changed; the memo of the collector does.",
+        "The times of changes are not protected: many reports show that a value changed, when, and whether it "
+        "returned.",
+        f"This page is about {about}: what users spend with reports in other rounds is not counted.",
+    ]
+    if memo is not None:
+        of = loss.metadata
+        memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, of.simulated, of.user)).read()
+        lacking = [number for number in rounds if number not in memos.rounds]
+        if lacking:
+            raise DataError(
+                f"{option('memo')} {memo}: it has the rounds {', '.join(map(str, memos.rounds))}, and the reports are "
+                f"of round {lacking[0]}, too: it is an old copy. Give the memo that was written last.",
+                file=str(memo),
+                argument="memo",
+            )
+        answers = memos.numbers  # nothing else is taken from a memo
+        middle, largest = (number * loss.one_value for number in (median(answers), int(answers.max())))
+        points.append(
+            f"The memo, after {form.number(len(memos.rounds), 'round', 'rounds')}, holds "
+            f"{form.number(int(answers.sum()), 'permanent answer', 'permanent answers')} of "
+            f"{form.number(len(answers), 'user', 'users')}, each of which spends up to {one}: a user has spent at "
+            f"most {middle:g} (median), no user more than {largest:g}, the times of changes apart."
+        )
+    made = "Each value was randomized once, for all rounds, and this permanent answer again for every report."
+    columns = [
+        "Reports of one value",
+        "ε, nats",
+        "Odds change by at most",
+        f"{form.in_full(PRIORS[1])} before, at most",
+    ]
+    whole = html.table(columns, rows, "What reports of one value disclose about a user, exactly")
+    return [html.paragraph(made), whole, html.listing(points)]
+
+
+def after(prior: float, epsilon: float) -> str:
+    """A probability whose odds changed by e^ε, in words."""
+    return form.percent(1 / (1 + (1 - prior) / prior * math.exp(-epsilon)))
+
+
+def odds(epsilon: float) -> str:
+    """e^ε, a factor of odds, in words."""
+    factor = math.exp(epsilon)
+    return f"{factor:,.0f}" if 100 <= factor < 1e9 else f"{factor:.3g}"
