@@ -9,16 +9,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from rrjax.cli import show
+from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.paths import DRAWS, READS, WRITES, guarding
 from rrjax.data.errors import DataError, UsageError, check_rate, did_you_mean, naming_flags
 from rrjax.estimators.names import NAMES
 from rrjax.io.labels import listed_in as listed_in
 from rrjax.io.write import table_suffix
+
+if TYPE_CHECKING:
+    from rrjax.reports.answer import Answer
+    from rrjax.reports.kind import Kind
 
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""
@@ -189,8 +195,6 @@ class Command(TyperCommand):
         for parameter, times in Counter(given).items():
             single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_eager
             if times > 1 and single:
-                from rrjax.cli import show
-
                 with show.reporting():
                     raise UsageError(
                         f"{parameter.opts[0]} was given {times} times, and takes one value: give it once",
@@ -237,8 +241,7 @@ def flags(
 
         @wraps(command)
         def run(**given: Any) -> None:
-            from rrjax.cli import show
-            from rrjax.cli.starting import started
+            from rrjax.cli.app import started
 
             with show.reporting(), naming_flags(), started():
                 paths = guarding(parameters, given.copy())
@@ -290,3 +293,56 @@ def split(flag: str, text: str) -> list[str]:
     if twice is not None:
         raise UsageError(f"{flag} names column {twice!r} twice", flag=flag, value=text)
     return names
+
+
+QUESTIONS = {
+    "statements": "--mean, --quantile, --group, --by and --weights",
+    "joint": "--joint",
+    "pairs": "--all-pairs",
+    "tree": "--tree",
+}
+"""Questions by the flags that ask them; the others are asked by commands."""
+FLAGS = {"simultaneous": "--at-once", "estimators": "--estimator", "columns": "--joint"}
+"""Flags of arguments with other names."""
+
+
+def ask(reports: Kind, question: str, **given: Any) -> Answer:
+    """Asks reports a question.
+
+    Args:
+        reports: Of any kind.
+        question: The name of a method of some kind of reports.
+        given: Arguments of the question; those that are None or False were not given.
+
+    Returns:
+        `Answer`.
+
+    Raises:
+        UsageError: These reports cannot answer the question, or it does not take one of the arguments.
+    """
+    asked = QUESTIONS.get(question)
+    if question not in reports.questions():
+        raise _refused(asked, reports.called_kind, reports) if asked else _without(question, reports)
+    method = getattr(reports, question)
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
+    odd = next((name for name in given if name not in inspect.signature(method).parameters), None)
+    if odd is not None:
+        what = asked if asked and "shares" in reports.questions() else reports.called_kind
+        raise _refused(FLAGS.get(odd, f"--{odd.replace('_', '-')}"), what, reports)
+    with show.status("Estimating …"), ending_at_once():
+        return method(**given)
+
+
+def _refused(flag: str, what: str, reports: Kind) -> UsageError:
+    """The error about a flag that does not apply."""
+    verb, pronoun = ("do", "them") if "," in flag else ("does", "it")
+    instead = f"{reports.instead}, or " if reports.instead else ""
+    return UsageError(f"{flag} {verb} not apply to {what}: {instead}leave {pronoun} out", flag=flag)
+
+
+def _without(command: str, reports: Kind) -> UsageError:
+    """The error about reports that a command does not take as they are."""
+    flags = ", ".join(QUESTIONS[each] for each in reports.questions() if each in QUESTIONS)
+    instead = " or ".join(filter(None, [reports.instead, flags and f"ask for {flags}"]))
+    name = {"shares": "table of all categories", "compare": "comparison"}[command]
+    return UsageError(f"{reports.called_kind} have no {name}: {instead}", flag="REPORTS")

@@ -12,7 +12,6 @@ from rrjax.cli.apart import PANEL
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import CONFIDENCE, Level, Output, flags, listed_in, refuse_flags
-from rrjax.cli.outlets import deliver
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def plan(
         refuse_flags(others, "--columns")
         with ending_at_once():
             answer = _of_columns(columns, epsilon, users)
-        deliver(answer, "plan", output)
+        show.deliver(answer, "plan", output)
         return
     randomizer.check_categories()
     design = randomizer.of_size(categories) if randomizer.is_design else None
@@ -86,7 +85,7 @@ def plan(
     target = Target(size, randomizer.name, target_rmse, target_width, share, level, design, yes)
     with show.status("Planning …"), ending_at_once():
         answer = planned(target, epsilon, users)
-    deliver(answer, "plan", output)
+    show.deliver(answer, "plan", output)
 
 
 def _of_columns(columns: str, epsilon: float | None, users: int | None) -> ColumnPlan:

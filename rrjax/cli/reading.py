@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rrjax import io
-from rrjax.cli.asking import QUESTIONS
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import QUESTIONS
 from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain

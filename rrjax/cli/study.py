@@ -19,8 +19,7 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.jobs import PRESETS, Job, Wish, check_wish, jobs_of
 from rrjax.cli.options import Explain, Json, flags
-from rrjax.cli.own_files import own_files
-from rrjax.cli.paths import FILLS, READS
+from rrjax.cli.paths import FILLS, READS, own_files
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError, check_installed

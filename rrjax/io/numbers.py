@@ -11,10 +11,9 @@ import numpy as np
 
 from rrjax.data.errors import DataError, number, reworded
 from rrjax.io.codings import count_numbers
-from rrjax.io.database import text
+from rrjax.io.database import has_no_answer, text
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MOST_NUMBER, Metadata
-from rrjax.io.missing import has_no_answer
 from rrjax.io.read import as_source, check_missing, count_reports, no_values
 from rrjax.io.rows import Values, place_of
 from rrjax.io.scan import scanning

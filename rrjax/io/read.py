@@ -11,18 +11,20 @@ import numpy as np
 from rrjax.data.errors import DataError, number, option
 from rrjax.io.database import (
     as_written,
+    has_no_answer,
     integer,
     integer_of,
     is_integer_label,
+    is_named,
     is_padded,
     literal,
+    number_of,
     position,
     text,
 )
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
-from rrjax.io.missing import has_no_answer, is_named, number_of
 from rrjax.io.scan import Filter, Scan, check_header, scan, scanning
 from rrjax.io.source import Source
 

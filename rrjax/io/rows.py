@@ -9,10 +9,9 @@ import numpy as np
 
 from rrjax.data.errors import DataError, option
 from rrjax.data.errors import number as count_of
-from rrjax.io.database import is_padded, position, text
+from rrjax.io.database import has_no_answer, is_named, is_padded, position, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
-from rrjax.io.missing import has_no_answer, is_named
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
 from rrjax.io.scan import Scan, scan, scanning
 from rrjax.io.source import Source

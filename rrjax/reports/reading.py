@@ -17,7 +17,7 @@ from rrjax import io
 from rrjax.data.errors import ArgumentError, DataError, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.io.domain import Domain
-from rrjax.io.frame_engine import lazy
+from rrjax.io.frames import lazy
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports

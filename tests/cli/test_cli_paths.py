@@ -22,8 +22,7 @@ from refusals import blames, refused
 import rrjax
 from rrjax import io
 from rrjax.cli.app import COMMANDS
-from rrjax.cli.own_files import own_files
-from rrjax.cli.paths import Paths, guarding
+from rrjax.cli.paths import Paths, guarding, own_files
 from rrjax.data.errors import Contradiction, UsageError
 from rrjax.io import write
 from rrjax.io.write import check_writable, creating, replacing
