@@ -16,11 +16,10 @@ from rrjax.cli.paths import Paths
 from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, DataError, UsageError
-from rrjax.io.codings import CODINGS
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rounds import MemoFile, Memos, head_of, one_number, read_users
 from rrjax.io.rows import Values
-from rrjax.io.write import ROUND, Kept
+from rrjax.io.write import CODINGS, ROUND, Kept
 from rrjax.mechanisms.table import names_in
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 from rrjax.reports import form

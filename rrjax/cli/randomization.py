@@ -15,10 +15,9 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.reading import Files, parse_domain
 from rrjax.data.errors import ArgumentError, UsageError, reworded
-from rrjax.io.codings import CODINGS
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_pairs, unseen_missing
-from rrjax.io.write import Kept
+from rrjax.io.write import CODINGS, Kept
 from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client
 from rrjax.reports import form

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from rrjax.data.errors import DataError, check_installed, number, option
-from rrjax.io.codings import CODINGS
 from rrjax.io.database import integer_of, number_of
 from rrjax.io.domain import BLANKS, Domain
 from rrjax.io.labels import Labels, as_domain, label_of
 from rrjax.io.read import AMBIGUOUS, MAX_TOTAL, CountedReports
 from rrjax.io.tallies import tally_of_columns, tally_of_support
+from rrjax.io.write import CODINGS
 from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.data.errors import DataError, number, reworded
-from rrjax.io.codings import count_numbers
 from rrjax.io.database import has_no_answer, text
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MOST_NUMBER, Metadata
@@ -18,7 +17,7 @@ from rrjax.io.read import as_source, check_missing, count_reports, no_values
 from rrjax.io.rows import Values, place_of
 from rrjax.io.scan import scanning
 from rrjax.io.source import Source
-from rrjax.io.tallies import mechanism_of
+from rrjax.io.tallies import count_numbers, mechanism_of
 from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from rrjax.io.database import (
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
-from rrjax.io.scan import Filter, Scan, check_header, scan, scanning
+from rrjax.io.scan import Scan, check_header, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
@@ -89,12 +89,8 @@ def count_reports(source: Source | str, domain: Labels | None = None) -> Counted
         >>> counted.counts.sum() + counted.num_missing == counted.num_rows  # doctest: +SKIP
         True
     """
-    return count_filtered(as_source(source), as_domain(domain))
-
-
-def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filter] = ()) -> CountedReports:
-    """The counts of the rows that pass all filters, as by `count_reports`."""
-    with scanning(source, filters=filters) as chosen:
+    domain = as_domain(domain)
+    with scanning(as_source(source)) as chosen:
         return count_scan(chosen, domain)
 
 
@@ -332,7 +328,7 @@ def _first_error(
     # Row numbers count within a file, so the files are read again, one by one.
     for file in chosen.files:
         part = replace(chosen.source, paths=file, column=column)
-        one = scan(chosen.connection, part, counts_column, chosen.filters)
+        one = scan(chosen.connection, part, counts_column)
         kind, cell = (one.kind, "value") if counts_column is None else (one.amount_kind, "amount")
         found = one.query(
             f"SELECT row, {text(kind, cell)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1"

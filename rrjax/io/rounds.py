@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.codings import CODINGS, read_reports
 from rrjax.io.database import connect, declare_spelling, explaining, literal, parquet, parquet_record, user_name
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord, Metadata
 from rrjax.io.rows import place_of, read_rows
 from rrjax.io.scan import Scan, scanning
 from rrjax.io.source import Source
-from rrjax.io.write import replacing
+from rrjax.io.tallies import read_reports
+from rrjax.io.write import CODINGS, replacing
 from rrjax.privacy.clients.locking import Lock, locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 

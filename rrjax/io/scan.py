@@ -26,8 +26,6 @@ from rrjax.io.database import (
 )
 from rrjax.io.source import Format, Source
 
-Filter = tuple[str, str, float]
-"""A column, a comparison, and the number to compare with."""
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
 # As in `database.parquet`, no reader takes columns from the names of folders.
@@ -48,7 +46,6 @@ class Scan:
         sql: A query with the columns `row` (from 1 within its file, for a single file), `value` and, with a column of
             counts, `amount`.
         amount_kind: The kind of the counts.
-        filters: Conditions on the rows.
     """
 
     connection: Connection
@@ -57,7 +54,6 @@ class Scan:
     kind: Kind
     sql: str
     amount_kind: Kind
-    filters: Sequence[Filter]
     unsure: bool = False
     """Whether the name of the column comes from a first line that may be confidential data instead of a header."""
 
@@ -97,15 +93,13 @@ class Scan:
 
 
 @contextmanager
-def scanning(source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()) -> Iterator[Scan]:
+def scanning(source: Source, counts_column: str | None = None) -> Iterator[Scan]:
     """A scan as by `scan`, with its own connection; errors of DuckDB become a `DataError`."""
     with connect() as connection, explaining(source.files()):
-        yield scan(connection, source, counts_column, filters)
+        yield scan(connection, source, counts_column)
 
 
-def scan(
-    connection: Connection, source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()
-) -> Scan:
+def scan(connection: Connection, source: Source, counts_column: str | None = None) -> Scan:
     """The query of the column of a source, and of its column of counts if one is named.
 
     Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
@@ -128,14 +122,9 @@ def scan(
                 column=column,
             )
         amount = f", {amounts[index]} AS amount" if amounts else ""
-        conditions = [
-            f"TRY_CAST({relation.column(name)[0]} AS DOUBLE) {comparison} {number}"
-            for name, comparison, number in filters
-        ]
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql}){where}")
+        selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql})")
     query = " UNION ALL ".join(selects)
-    return Scan(connection, source, column, kind, query, amount_kind, filters, relations[0].unsure)
+    return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure)
 
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:

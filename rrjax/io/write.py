@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from rrjax.data.errors import Contradiction, DataError
-from rrjax.io.codings import CODINGS, check_coded, query_of
 from rrjax.io.database import Connection, connect, explaining, identifier, literal, parquet_record, safe_cell
+from rrjax.io.domain import Domain
 from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_json, columns_to_json
 from rrjax.io.scan import selected
 from rrjax.io.source import Source, identity
+from rrjax.mechanisms.table import TABLE, Coding
 from rrjax.privacy.clients.locking import sync_folder
 
 try:
@@ -33,6 +34,11 @@ try:
 except ImportError:  # not on Windows
     fcntl = None
 
+CODINGS: dict[str, Coding] = {name: entry.coding for name, entry in TABLE.items() if entry.coding is not None}
+"""Mechanism name → coding."""
+
+_DTYPES: dict[Coding, type] = {"labels": np.int32, "numbers": np.int32, "bits": np.uint8, "hashes": np.uint32}
+"""Type of the array that `coded` returns."""
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
     ".tsv": "FORMAT csv, HEADER true, DELIMITER E'\\t'",
@@ -221,6 +227,73 @@ class Kept:
             raise DataError(f"column {name!r} {problem}", column=name, argument="kept")
         with connect() as connection, explaining(self.source.files()):
             selected(connection, self.source, self.columns)
+
+
+def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
+    """Reports, packed into arrays for `write_reports`.
+
+    Args:
+        coding: Coding of their mechanism: "labels", "numbers", "bits" or "hashes".
+        reports: Reports of `randomize`: `[N]` numbers, `[N, K]` bits, `[N, ω]` members, or `[N, 2]` hashes.
+        num_categories: K.
+
+    Returns:
+        `[N]` integers; `[N, ⌈K/8⌉]` bytes, with category 0 in the first bit; or `[N, 2]` words.
+    """
+    reports = np.asarray(reports)
+    if coding == "bits":
+        if reports.dtype != bool:
+            members = reports
+            reports = np.zeros((len(members), num_categories), bool)
+            np.put_along_axis(reports, members, True, axis=1)
+        return np.packbits(reports, axis=1)
+    return reports.astype(_DTYPES[coding])
+
+
+def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> None:
+    """Raises `DataError` for reports that `coded` cannot make: such a file would be unreadable."""
+    if coding == "labels":
+        if reports.ndim != 1 or reports.dtype.kind not in "iu":
+            message = f"Reports must be a row of integers, not {reports.dtype} of shape {reports.shape}."
+            raise DataError(message, argument="reports")
+        if reports.size and (reports.min() < 0 or reports.max() >= num_categories):
+            limits = f"from {reports.min():,} to {reports.max():,}"
+            message = f"Reports must be category numbers from 0 to {num_categories - 1:,}; they run {limits}."
+            raise DataError(message, argument="reports")
+        return
+    cells = {"numbers": (), "bits": (-(-num_categories // 8),), "hashes": (2,)}[coding]
+    if reports.ndim == 0 or reports.dtype != _DTYPES[coding] or reports.shape[1:] != cells:
+        shape = ", ".join(["N", *map(str, cells)])
+        raise DataError(
+            f"Reports that are {coding} must be {np.dtype(_DTYPES[coding])} of shape [{shape}], as rrjax.io.coded "
+            f"makes them, not {reports.dtype} of shape {reports.shape}.",
+            argument="reports",
+        )
+
+
+def query_of(connection: Connection, coding: Coding, reports: np.ndarray, domain: Domain, column: str) -> str:
+    """The query for coded reports, which are registered in DuckDB."""
+    if coding == "bits":
+        width = reports.shape[1]
+        whole = np.ascontiguousarray(reports).tobytes()
+        rows = np.empty(len(reports), object)
+        rows[:] = [whole[start : start + width] for start in range(0, len(whole), width)]
+        connection.register("reports", {"report": rows})
+        return f"SELECT CAST(report AS BLOB) AS {column} FROM reports"
+    if coding == "hashes":
+        seeds, buckets = (np.ascontiguousarray(part) for part in reports.T)
+        connection.register("reports", {"seed": seeds, "bucket": buckets})
+        return f"SELECT struct_pack(seed := seed, bucket := bucket) AS {column} FROM reports"
+    connection.register("reports", {"report": np.ascontiguousarray(reports)})
+    if coding == "numbers":
+        return f"SELECT report AS {column} FROM reports"
+    if domain.is_range:
+        return f"SELECT CAST(report AS BIGINT) + ({domain.ends[0]}) AS {column} FROM reports"
+    # A list keeps the order of the reports; joins of DuckDB do not.
+    labels = domain.labels().astype(object)
+    connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
+    listed = "(SELECT list(label ORDER BY position) FROM labels)"
+    return f"SELECT {listed}[CAST(report AS BIGINT) + 1] AS {column} FROM reports"
 
 
 def write_reports(
