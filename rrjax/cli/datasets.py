@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from glob import escape, glob
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def kosarak(path: Path) -> CountedReports:
     return count_reports(Source(path, format="csv", header=not first.isdecimal() or first == "0"), KOSARAK)
 
 
-def acs_income(path: Path) -> Iterator[tuple[Literal["PUMA", "PINCP"], CountedReports]]:
+def acs_income(path: Path) -> Iterator[tuple[str, CountedReports]]:
     """Area and income of employed adults: the folder of Folktables' downloads, or the paper's `ACSIncome.csv`.
 
     Filter and states are those of Folktables (F. Ding et al., Retiring Adult, NeurIPS 2021). The codes of PUMA are 100
