@@ -16,7 +16,7 @@ import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import refuse_flags
+from rrjax.cli.options import taken
 from rrjax.cli.randomization import SIMULATION, cautions, check_values, client_of, kept_of, metadata_of, randomness
 from rrjax.cli.reading import Files, parse_domain
 from rrjax.data.errors import UsageError
@@ -80,27 +80,21 @@ class Apart:
                 raise UsageError(f"{flag} is for --apart: leave it out", flag=flag)
             return False
         if self.split is not None and self.columns_per_user is not None:
-            raise UsageError.about(
-                "--split",
-                "is for columns that all users report; with --columns-per-user each has the same ε: leave one out",
-                value=self.split,
-            )
+            problem = "is for columns that all users report; with --columns-per-user each has the same ε: leave one out"
+            raise UsageError.about("--split", problem, value=self.split)
         if self.columns_per_user is not None and self.columns_per_user > len(columns):
-            raise UsageError.about(
-                "--columns-per-user",
-                f"{self.columns_per_user}: there are {len(columns)} columns; give a number up to that",
-                value=self.columns_per_user,
-            )
-        refuse_flags(others, "--apart")
+            problem = f"{self.columns_per_user}: there are {len(columns)} columns; give a number up to that"
+            raise UsageError.about("--columns-per-user", problem, value=self.columns_per_user)
+        taken(make_apart, "--apart", **others)
         twice = next((name for name in columns if list(columns).count(name) > 1), None)
         if len(columns) < 2 or twice is not None:
             problem = f"names {twice!r} twice" if twice is not None else "is given fewer than two times"
-            raise UsageError(f"--column {problem}: --apart takes different columns, two or more", flag="--column")
+            raise UsageError.about("--column", f"{problem}: --apart takes different columns, two or more")
         if len(domains) not in (0, len(columns)):
-            raise UsageError(
-                f"--domain was given {form.number(len(domains), 'time', 'times')} for {len(columns)} columns; give it "
+            raise UsageError.about(
+                "--domain",
+                f"was given {form.number(len(domains), 'time', 'times')} for {len(columns)} columns; give it "
                 "once for each, in their order, or not at all",
-                flag="--domain",
             )
         return True
 
@@ -113,11 +107,8 @@ class Apart:
             except (ValueError, ZeroDivisionError):
                 weights = []
             if len(weights) != number or not all(weight > 0 for weight in weights):
-                raise UsageError(
-                    f"--split {self.split}: give a positive number for each of {number} columns, with commas between",
-                    flag="--split",
-                    value=self.split,
-                )
+                problem = f"{self.split}: give a positive number for each of {number} columns, with commas between"
+                raise UsageError.about("--split", problem, value=self.split)
         among = sum(weights) if self.columns_per_user is None else self.columns_per_user
         exact = [Fraction(total) * weight / among for weight in weights]
         return [own if own <= part else math.nextafter(own, 0) for part in exact for own in [float(part)]]

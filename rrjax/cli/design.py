@@ -120,20 +120,14 @@ class SurveyDesign:
             self._read(self.design)
         if self.mechanism is None:
             if self.parameter:
-                raise UsageError(
-                    f"--parameter {self.parameter[0]} is one of a survey design: name it with --mechanism",
-                    flag="--parameter",
-                    value=self.parameter[0],
-                )
+                problem = f"{self.parameter[0]} is one of a survey design: name it with --mechanism"
+                raise UsageError.about("--parameter", problem, value=self.parameter[0])
             return
         entry = TABLE[self.mechanism]
         if entry.parameters is None:
             if self.parameter:
-                raise UsageError(
-                    f"--parameter {self.parameter[0]} is one of a survey design; {self.mechanism} has none",
-                    flag="--parameter",
-                    value=self.parameter[0],
-                )
+                problem = f"{self.parameter[0]} is one of a survey design; {self.mechanism} has none"
+                raise UsageError.about("--parameter", problem, value=self.parameter[0])
             return
         from rrjax.mechanisms.surveys.named import parameters_of
 
@@ -186,7 +180,7 @@ class SurveyDesign:
             name = name.strip().replace("-", "_")
             if not equals or name in found:
                 problem = "is given twice" if equals else "wants NAME=VALUE, such as truth=2/3"
-                raise UsageError(f"--parameter {text}: {problem}", flag="--parameter", value=text)
+                raise UsageError.about("--parameter", f"{text}: {problem}", value=text)
             found[name] = value
         return found
 
@@ -234,6 +228,11 @@ class SurveyDesign:
         return any(names_yes(text) for text in named)
 
     @property
+    def maker(self) -> tuple[Callable[[Domain], Design] | None, str]:
+        """The function that makes the design of a domain, None without one; and its name."""
+        return (None, "") if self.mechanism is None else (self.made, self.mechanism)
+
+    @property
     def yes(self) -> str | None:
         """The label of yes, if it is given."""
         return self._given.get("yes")
@@ -263,10 +262,10 @@ class SurveyDesign:
 
         design = self._made(lambda: make_design(name, numbers, num_categories))
         if num_categories not in (None, design.num_categories):
-            raise UsageError(
-                f"--mechanism {name} with these parameters has {design.num_categories} answers, and {said}: they must "
+            raise UsageError.about(
+                "--mechanism",
+                f"{name} with these parameters has {design.num_categories} answers, and {said}: they must "
                 "be the same, in the same order",
-                flag="--mechanism",
                 value=name,
             )
         return design
@@ -315,10 +314,10 @@ class Randomizer(SurveyDesign):
         """
         self.check_no_rounds()
         if self.name in ORDERED:
-            raise UsageError(
-                f"--mechanism {self.name} is for numbers, whose error depends on their distribution; this command is "
+            raise UsageError.about(
+                "--mechanism",
+                f"{self.name} is for numbers, whose error depends on their distribution; this command is "
                 "about categories",
-                flag="--mechanism",
                 value=self.name,
             )
 
@@ -332,10 +331,10 @@ class Randomizer(SurveyDesign):
             from rrjax import mechanisms
 
             single = mechanisms.PROTOCOLS[self.name](2, 2.0, 1.0).single_round.name
-            raise UsageError(
-                f"--mechanism {self.name} is for users who report many times; one round of it is {single}: give that, "
+            raise UsageError.about(
+                "--mechanism",
+                f"{self.name} is for users who report many times; one round of it is {single}: give that, "
                 "with the ε of a single report",
-                flag="--mechanism",
                 value=self.name,
             )
 
@@ -346,13 +345,10 @@ class Randomizer(SurveyDesign):
             UsageError: It is given to a design, or missing.
         """
         if epsilon is None and not self.is_design:
-            raise UsageError("--epsilon is missing: the privacy parameter ε, in nats", flag="--epsilon")
+            raise UsageError.about("--epsilon", "is missing: the privacy parameter ε, in nats")
         if epsilon is not None and self.is_design:
-            raise UsageError(
-                f"--epsilon: the ε of {self.name} follows from --parameter: leave --epsilon out",
-                flag="--epsilon",
-                value=epsilon,
-            )
+            problem = f"--epsilon: the ε of {self.name} follows from --parameter: leave --epsilon out"
+            raise UsageError(problem, flag="--epsilon", value=epsilon)
 
     def of_size(self, num_categories: int | None) -> Design:
         """The survey design for K answers, or for those that its parameters have.

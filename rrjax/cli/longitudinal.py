@@ -75,7 +75,7 @@ class Rounds:
         if lacking is not None:
             raise UsageError(f"--mechanism {mechanism} needs {lacking}", flag=lacking)
         if self.memo is not None and self.memo.suffix.lower() != ".parquet":
-            raise UsageError(f"--memo {self.memo}: the file of a memo is a .parquet", flag="--memo", value=self.memo)
+            raise UsageError.about("--memo", f"{self.memo}: the file of a memo is a .parquet", value=self.memo)
         return True
 
 
@@ -101,10 +101,10 @@ def make_round(
     assert how.user is not None
     assert how.first_epsilon is not None
     if values.column.casefold() == ROUND or how.user.casefold() in (values.column.casefold(), ROUND):
-        raise UsageError(
-            f"--user {how.user}: the columns of reports, rounds and users are {values.column!r}, {ROUND!r} and "
+        raise UsageError.about(
+            "--user",
+            f"{how.user}: the columns of reports, rounds and users are {values.column!r}, {ROUND!r} and "
             f"{how.user!r}, which must be different",
-            flag="--user",
             value=how.user,
         )
     device = _client(name, values.domain.num_categories, epsilon, how.first_epsilon, None, 1)
@@ -117,17 +117,17 @@ def make_round(
     with file.opened() as memos:
         number = how.round or (memos.rounds[-1] + 1 if memos.rounds else 1)
         if memos.rounds and number <= memos.rounds[-1]:
-            raise UsageError(
-                f"--round {number}: {how.memo} has the rounds up to {memos.rounds[-1]} already; rounds are reported in "
+            raise UsageError.about(
+                "--round",
+                f"{number}: {how.memo} has the rounds up to {memos.rounds[-1]} already; rounds are reported in "
                 "their order, each once",
-                flag="--round",
                 value=number,
             )
         if number > 1 and not memos.rounds:
-            raise UsageError(
-                f"--round {number}: {how.memo} has no round before it. Give --memo the file of the rounds before: in "
+            raise UsageError.about(
+                "--round",
+                f"{number}: {how.memo} has no round before it. Give --memo the file of the rounds before: in "
                 "a new one all users spend ε∞ again. The first round has the number 1",
-                flag="--round",
                 value=number,
             )
         if seed is not None:

@@ -71,7 +71,7 @@ class Output:
             try:
                 table_suffix(self.out)
             except DataError as error:
-                raise UsageError(f"--out {error}", flag="--out", value=self.out) from error
+                raise UsageError.about("--out", f"{error}", value=self.out) from error
 
     @property
     def files(self) -> dict[str, Path | None]:
@@ -156,11 +156,6 @@ class Asked:
         """The arguments of `Reports.statements` that were given."""
         return {name: value for name, value in vars(self).items() if value}
 
-    @property
-    def flags(self) -> dict[str, bool]:
-        """Whether any statement is asked for, under the names of the flags that ask for one."""
-        return {"--mean, --quantile, --group, --by and --weights": self.any()}
-
     def any(self) -> bool:
         """Whether any statement is to be estimated."""
         return bool(self.given.keys() - {"normal"})
@@ -196,10 +191,8 @@ class Command(TyperCommand):
             single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_eager
             if times > 1 and single:
                 with show.reporting():
-                    raise UsageError(
-                        f"{parameter.opts[0]} was given {times} times, and takes one value: give it once",
-                        flag=parameter.opts[0],
-                    )
+                    problem = f"{parameter.opts[0]} was given {times} times, and takes one value: give it once"
+                    raise UsageError(problem, flag=parameter.opts[0])
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -269,21 +262,6 @@ def _placed(hint: Any, panel: str) -> Any:
     return Annotated[kind, option, *marks]
 
 
-def refuse_flags(given: Mapping[str, object], what: str, instead: str = "") -> None:
-    """Refuses flags that were given and do not apply to something; `given` has their values by name.
-
-    `instead` is what to do, besides leaving them out.
-
-    Raises:
-        UsageError: One of the values is true.
-    """
-    odd = next((flag for flag, value in given.items() if value), None)
-    if odd is not None:
-        one = "," not in odd
-        verb, pronoun = ("does", "it") if one else ("do", "them")
-        raise UsageError(f"{odd} {verb} not apply to {what}: {instead}leave {pronoun} out", flag=odd)
-
-
 def split(flag: str, text: str) -> list[str]:
     """The names of columns in a flag, separated by commas."""
     names = listed_in(flag, text)
@@ -302,42 +280,42 @@ QUESTIONS = {
     "tree": "--tree",
 }
 """Questions by the flags that ask them; the others are asked by commands."""
-FLAGS = {"simultaneous": "--at-once", "estimators": "--estimator", "columns": "--joint"}
+FLAGS = {
+    "simultaneous": "--at-once",
+    "estimators": "--estimator",
+    "columns": "--joint",
+    "asked": QUESTIONS["statements"],
+}
 """Flags of arguments with other names."""
 
 
 def ask(reports: Kind, question: str, **given: Any) -> Answer:
-    """Asks reports a question.
-
-    Args:
-        reports: Of any kind.
-        question: The name of a method of some kind of reports.
-        given: Arguments of the question; those that are None or False were not given.
-
-    Returns:
-        `Answer`.
-
-    Raises:
-        UsageError: These reports cannot answer the question, or it does not take one of the arguments.
-    """
+    """Asks reports of any kind a question, the name of a method; arguments that are None or False were not given."""
     asked = QUESTIONS.get(question)
     if question not in reports.questions():
-        raise _refused(asked, reports.called_kind, reports) if asked else _without(question, reports)
+        raise _refused(asked, reports.called_kind, reports.instead) if asked else _without(question, reports)
     method = getattr(reports, question)
     given = {name: value for name, value in given.items() if value is not None and value is not False}
-    odd = next((name for name in given if name not in inspect.signature(method).parameters), None)
-    if odd is not None:
-        what = asked if asked and "shares" in reports.questions() else reports.called_kind
-        raise _refused(FLAGS.get(odd, f"--{odd.replace('_', '-')}"), what, reports)
+    what = asked if asked and "shares" in reports.questions() else reports.called_kind
+    given = taken(method, what, reports.instead, **given)
     with show.status("Estimating …"), ending_at_once():
         return method(**given)
 
 
-def _refused(flag: str, what: str, reports: Kind) -> UsageError:
+def taken(function: Callable[..., Any], what: str, instead: str = "", **given: Any) -> dict[str, Any]:
+    """The arguments that a function takes; others that are given are refused by their flags."""
+    known = inspect.signature(function).parameters
+    odd = next((name for name, value in given.items() if name not in known and value), None)
+    if odd is not None:
+        raise _refused(FLAGS.get(odd, f"--{odd.replace('_', '-')}"), what, instead)
+    return {name: value for name, value in given.items() if name in known}
+
+
+def _refused(flag: str, what: str, instead: str) -> UsageError:
     """The error about a flag that does not apply."""
     verb, pronoun = ("do", "them") if "," in flag else ("does", "it")
-    instead = f"{reports.instead}, or " if reports.instead else ""
-    return UsageError(f"{flag} {verb} not apply to {what}: {instead}leave {pronoun} out", flag=flag)
+    other = f"{instead}, or " if instead else ""
+    return UsageError(f"{flag} {verb} not apply to {what}: {other}leave {pronoun} out", flag=flag)
 
 
 def _without(command: str, reports: Kind) -> UsageError:

@@ -11,7 +11,7 @@ from rrjax.cli import show
 from rrjax.cli.apart import PANEL
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import CONFIDENCE, Level, Output, flags, listed_in, refuse_flags
+from rrjax.cli.options import CONFIDENCE, Level, Output, flags, listed_in, taken
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,14 +66,9 @@ def plan(
     from rrjax.reports.plans import Target, planned
 
     if columns is not None:
-        others = {
-            "--categories": categories,
-            "--target-rmse": target_rmse,
-            "--target-width": target_width,
-            "--mechanism": randomizer.mechanism,
-            "--design": randomizer.design,
-        }
-        refuse_flags(others, "--columns")
+        others = {"categories": categories, "target_rmse": target_rmse, "target_width": target_width}
+        others |= {"mechanism": randomizer.mechanism, "design": randomizer.design}
+        taken(_of_columns, "--columns", **others)
         with ending_at_once():
             answer = _of_columns(columns, epsilon, users)
         show.deliver(answer, "plan", output)

@@ -65,10 +65,10 @@ class Randomized:
 def check_values(files: Files) -> None:
     """Refuses files whose values cannot be randomized with ε for a user."""
     if files.reading.items == "all":
-        raise UsageError(
-            "--items all would randomize every item of a user apart, and a user with m items would be protected by "
+        raise UsageError.about(
+            "--items",
+            "all would randomize every item of a user apart, and a user with m items would be protected by "
             "m·ε, not ε; randomize one item a user (--items first)",
-            flag="--items",
         )
     if files.source.metadata() is not None:
         raise UsageError(

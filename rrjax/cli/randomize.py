@@ -75,11 +75,8 @@ class NumberRange:
             _check_integers(domains)
             return None
         if domains:
-            raise UsageError(
-                f"--domain is of categories; --mechanism {waves} takes the range of the numbers: --range LOW,HIGH",
-                flag="--domain",
-                value=domains[0],
-            )
+            problem = f"is of categories; --mechanism {waves} takes the range of the numbers: --range LOW,HIGH"
+            raise UsageError.about("--domain", problem, value=domains[0])
         if self.range is None:
             raise UsageError(
                 f"--mechanism {waves} needs --range LOW,HIGH, the least and the largest number that is possible, such "
@@ -105,7 +102,7 @@ def _ends(text: str) -> tuple[float, float]:
     except ValueError:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise UsageError(f"--range {text}: give two numbers, such as --range 0,100", flag="--range", value=text)
+        raise UsageError.about("--range", f"{text}: give two numbers, such as --range 0,100", value=text)
     return low, high
 
 
@@ -121,10 +118,10 @@ def _check_integers(domains: Sequence[str]) -> None:
             value=domains[0] if domains else None,
         )
     if domain.num_categories > MOST_VALUES:
-        raise UsageError(
-            f"--domain {domains[0]} has {domain.num_categories:,} integers, and --mechanism {noise} takes up to "
+        raise UsageError.about(
+            "--domain",
+            f"{domains[0]} has {domain.num_categories:,} integers, and --mechanism {noise} takes up to "
             f"{MOST_VALUES:,}: bins of --mechanism {waves} --range may be wide",
-            flag="--domain",
             value=domains[0],
         )
 
@@ -239,8 +236,7 @@ def randomize(
         raise reworded(error, f"--out {error}", UsageError, flag="--out", value=out) from error
     columns, domains = column or [], domain or []
     bins = numbers.checked(randomizer.name, columns, domains)
-    others = {"--mechanism": randomizer.mechanism, "--design": randomizer.design, "--memo": rounds.memo}
-    others |= {"--user": rounds.user, "--first-epsilon": rounds.first_epsilon, "--round": rounds.round}
+    others = {"mechanism": randomizer.mechanism, "design": randomizer.design, **vars(rounds)}
     each_apart = apart.check(columns, domains, others)
     pair = None if each_apart else _pair(columns, domains)
     if pair is None:
@@ -252,10 +248,10 @@ def randomize(
             "--force", f"replaces reports only, and {out} holds none: write to another file", value=out
         )
     if not force and os.path.lexists(out):
-        raise UsageError(
-            f"--out {out} is there already. Reports cannot be made again without spending ε again: of values that are "
+        raise UsageError.about(
+            "--out",
+            f"{out} is there already. Reports cannot be made again without spending ε again: of values that are "
             "randomized twice, the two ε add up. Write to another file, or replace it with --force",
-            flag="--out",
             value=out,
         )
     randomizer.check_epsilon(epsilon)
@@ -289,22 +285,22 @@ def _pair(columns: list[str], domains: list[str]) -> Pair | None:
     """The two columns that are randomized as one value; None if fewer are named."""
     if len(columns) < 2:
         if len(domains) > 1:
-            raise UsageError(f"--domain was given {len(domains)} times for one column; give it once", flag="--domain")
+            raise UsageError.about("--domain", f"was given {len(domains)} times for one column; give it once")
         return None
     if len(columns) > 2:
-        raise UsageError(
-            f"--column was given {len(columns)} times ({', '.join(columns)}): one column is randomized, or the pairs "
+        raise UsageError.about(
+            "--column",
+            f"was given {len(columns)} times ({', '.join(columns)}): one column is randomized, or the pairs "
             "of two. For more make one column of them first, or randomize each apart: who is in m files is protected "
             "by the sum of their ε",
-            flag="--column",
         )
     if columns[0] == columns[1]:
-        raise UsageError(f"--column {columns[0]} was given twice; name two different columns, or one", flag="--column")
+        raise UsageError.about("--column", f"{columns[0]} was given twice; name two different columns, or one")
     if len(domains) not in (0, 2):
-        raise UsageError(
-            f"--domain was given {form.number(len(domains), 'time', 'times')} for two columns; give it once for each, "
+        raise UsageError.about(
+            "--domain",
+            f"was given {form.number(len(domains), 'time', 'times')} for two columns; give it once for each, "
             "in their order, or not at all",
-            flag="--domain",
         )
     first, second = domains or (None, None)
     return (columns[0], columns[1]), (first, second)

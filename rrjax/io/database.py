@@ -186,11 +186,11 @@ def opened(file: str) -> Iterator[IO[str]]:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}: {BAD_GZIP}", file=file) from error
+        raise DataError.at(file, f"{BAD_GZIP}") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: {_NOT_UTF8}", file=file) from error
+        raise DataError.at(file, f"{_NOT_UTF8}") from error
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}.", file=file) from error
+        raise DataError.at(file, f"cannot be read: {error.strerror}.") from error
 
 
 def _broken_json_line(file: str) -> int | None:

@@ -167,7 +167,7 @@ def read_number_reports(source: Source | str) -> NumberReports:
         counts = count_numbers(source, metadata, mechanism.num_reports)
         return NumberReports(counts, mechanism, metadata, edges[:-1], edges[1:])
     if not metadata.domain.is_range:
-        raise DataError(f"{file}: the metadata have no range of numbers.", file=file, argument="range")
+        raise DataError.at(file, "the metadata have no range of numbers.", argument="range")
     labels = metadata.domain.labels().astype(float)
     counted = count_reports(replace(source, column=metadata.column))
     return NumberReports(counted.counts, mechanism, metadata, labels, labels, counted.num_missing)

@@ -245,11 +245,8 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
     if twice is not None:
         raise relation.equal_names(twice)
     if not names:
-        raise DataError(
-            f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it.",
-            file=relation.files[0],
-            column=counts_column,
-        )
+        problem = f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it."
+        raise DataError(problem, file=relation.files[0], column=counts_column)
     message = f"has {len(names)} columns; say which one to read ({option('column')})"
     message += "." + relation.hidden if relation.unsure else f": {_listing(names)}."
     raise DataError(f"{relation.files[0]} {message}", file=relation.files[0], argument="column")

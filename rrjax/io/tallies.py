@@ -230,12 +230,8 @@ def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
             if (lengths != width).any():
                 row = int(np.argmax(lengths != width))
                 came = "nothing" if lengths[row] < 0 else f"{lengths[row]:,} bytes"
-                raise _error(
-                    source,
-                    f"report {before + row + 1:,} is {came}; a report on {size:,} categories has {width:,} bytes.",
-                    column=metadata.column,
-                    row=before + row + 1,
-                )
+                problem = f"report {before + row + 1:,} is {came}; a report on {size:,} categories has {width:,} bytes."
+                raise _error(source, problem, column=metadata.column, row=before + row + 1)
             packed = np.frombuffer(b"".join(row for (row,) in rows), np.uint8).reshape(-1, width)
             beyond = np.flatnonzero(packed[:, -1] & ((1 << (8 * width - size)) - 1))
             if beyond.size:

@@ -511,7 +511,7 @@ def make_folder(path: str | PathLike[str]) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{os.fspath(path)}: cannot be made: {error.strerror}", file=os.fspath(path)) from error
+        raise DataError.at(os.fspath(path), f"cannot be made: {error.strerror}") from error
 
 
 def _failure(path: str | PathLike[str], error: Exception) -> DataError:

@@ -493,11 +493,8 @@ def count_source(source: Source, domain: Domain | None, counts: str | None) -> C
 def check_design(source, name, epsilon, domain, named):
     """Refuses what contradicts a survey design."""
     if source.metadata() is not None:
-        raise refusal(
-            "mechanism",
-            f"{name} says itself how it was randomized: leave {option('mechanism')} {named} out",
-            value=named,
-        )
+        problem = f"{name} says itself how it was randomized: leave {option('mechanism')} {named} out"
+        raise refusal("mechanism", problem, value=named)
     if epsilon is not None:
         raise refusal(
             "epsilon",
