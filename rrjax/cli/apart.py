@@ -67,12 +67,7 @@ class Apart:
     ] = None
 
     def check(self, columns: Sequence[str], domains: Sequence[str], others: dict[str, Any]) -> bool:
-        """Whether columns are randomized apart.
-
-        Raises:
-            UsageError: Fewer than two columns, a column twice, another number of domains or weights, or flags that do
-                not apply.
-        """
+        """Whether columns are randomized apart; refuses columns, domains and flags that do not fit."""
         if not self.apart:
             refuse = {"--split": self.split, "--columns-per-user": self.columns_per_user}
             flag = next((flag for flag, value in refuse.items() if value is not None), None)
@@ -125,10 +120,7 @@ def make_apart(
     sample: int | None,
     keep: Sequence[str] = (),
 ) -> tuple[list[Metadata], list[int], int, list[str]]:
-    """Randomizes each column and writes the reports.
-
-    Returns the metadata, the number of reports in each column, that of users, and warnings.
-    """
+    """Randomizes each column and writes the reports; returns metadata, reports of each, users, and warnings."""
     import jax
 
     check_values(files)

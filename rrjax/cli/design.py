@@ -34,11 +34,7 @@ _FRACTION = re.compile(r"^\s*(\w+)\s*=\s*(\d+\s*/\s*\d+)", re.MULTILINE)
 
 
 def design_name(text: str) -> str:
-    """The name of a survey design.
-
-    Raises:
-        BadParameter: There is none of that name.
-    """
+    """The name of a survey design."""
     name = full_name(text)
     if name in MECHANISMS or name in ORDERED or name in PROTOCOLS:
         raise typer.BadParameter(
@@ -49,11 +45,7 @@ def design_name(text: str) -> str:
 
 
 def randomizer_name(text: str) -> str:
-    """The name of a mechanism of K and ε, a survey design of one sample, or a longitudinal protocol.
-
-    Raises:
-        BadParameter: There is none of that name.
-    """
+    """The name of a mechanism of K and ε, a survey design of one sample, or a longitudinal protocol."""
     if (name := full_name(text)) in TWO_SAMPLES:
         raise typer.BadParameter(
             f"{name} has two samples, whose answers interviewers collect: `rrjax estimate` takes them, with --sample"
@@ -238,12 +230,7 @@ class SurveyDesign:
         return self._given.get("yes")
 
     def made(self, domain: Domain) -> Design:
-        """The design for these answers.
-
-        Raises:
-            UsageError: Parameters that make no design, or one of another number of answers; or it is not known which
-                answer is yes.
-        """
+        """The design for these answers; refuses parameters that make none for them, and a yes that is not known."""
         from rrjax.reports.yes_or_no import with_yes
 
         made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}", domain)
@@ -307,11 +294,7 @@ class Randomizer(SurveyDesign):
         return self.name in DESIGNS
 
     def check_categories(self) -> None:
-        """Refuses mechanisms for numbers, and longitudinal protocols.
-
-        Raises:
-            UsageError: It is one.
-        """
+        """Refuses mechanisms for numbers, and longitudinal protocols."""
         self.check_no_rounds()
         if self.name in ORDERED:
             raise UsageError.about(
@@ -322,11 +305,7 @@ class Randomizer(SurveyDesign):
             )
 
     def check_no_rounds(self) -> None:
-        """Refuses a longitudinal protocol, of which one round is a mechanism of K and ε.
-
-        Raises:
-            UsageError: It is one.
-        """
+        """Refuses a longitudinal protocol, of which one round is a mechanism of K and ε."""
         if self.name in PROTOCOLS:
             from rrjax import mechanisms
 
@@ -339,11 +318,7 @@ class Randomizer(SurveyDesign):
             )
 
     def check_epsilon(self, epsilon: float | None) -> None:
-        """Refuses ε beside the parameters of a survey design, which determine it, and requires it elsewhere.
-
-        Raises:
-            UsageError: It is given to a design, or missing.
-        """
+        """Refuses ε beside the parameters of a survey design, which determine it, and requires it elsewhere."""
         if epsilon is None and not self.is_design:
             raise UsageError.about("--epsilon", "is missing: the privacy parameter ε, in nats")
         if epsilon is not None and self.is_design:
@@ -351,11 +326,7 @@ class Randomizer(SurveyDesign):
             raise UsageError(problem, flag="--epsilon", value=epsilon)
 
     def of_size(self, num_categories: int | None) -> Design:
-        """The survey design for K answers, or for those that its parameters have.
-
-        Raises:
-            UsageError: As `made`, or K is open.
-        """
+        """The survey design for K answers, or for those that its parameters have; refused if K is open."""
         from rrjax import mechanisms
 
         kind: Any = mechanisms.DESIGNS[self.name]

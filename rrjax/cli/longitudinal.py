@@ -58,11 +58,7 @@ class Rounds:
     ] = None
 
     def check(self, mechanism: str) -> bool:
-        """Whether the mechanism is a longitudinal protocol.
-
-        Raises:
-            UsageError: A flag of such a protocol is missing, or given to another mechanism.
-        """
+        """Whether the mechanism is a longitudinal protocol; refuses its flags for others, and a lack of them."""
         given = {"--memo": self.memo, "--user": self.user, "--first-epsilon": self.first_epsilon}
         if mechanism not in (protocols := names_in("PROTOCOLS")):
             odd = next((flag for flag, value in {**given, "--round": self.round}.items() if value is not None), None)
@@ -157,8 +153,7 @@ def make_round(
 def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, number: int) -> list[str]:
     """Warnings about ids that may be other spellings of a user's id, by which the user would spend ε∞ again.
 
-    Raises:
-        DataError: An id that is new, and the same number as one that the memo has and these files lack.
+    `DataError` for an id that is new, and the same number as one that the memo has and these files lack.
     """
     here = set(users.tolist())
     groups, added, absent = one_number([*known, *users.tolist()]), here - known, known - here

@@ -167,11 +167,7 @@ def estimator_names() -> list[str]:
 
 
 def estimator_name(text: str) -> str:
-    """The name of an estimator; hyphens are as good as underscores.
-
-    Raises:
-        BadParameter: There is none of that name.
-    """
+    """The name of an estimator; hyphens are as good as underscores."""
     name = text.replace("-", "_")
     if name not in NAMES:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(NAMES)}{did_you_mean(name, NAMES)}")

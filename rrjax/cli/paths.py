@@ -45,10 +45,7 @@ READS, WRITES, FILLS, DRAWS = Paths("reads"), Paths("writes"), Paths("fills"), P
 def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) -> Iterator[None]:
     """A context in which no file is written over one that the flags name as an input.
 
-    Raises:
-        UsageError: A file to write is an input, under whatever name, cannot be made again, or is named twice.
-        DataError: A file to write cannot be there.
-        MissingPackage: Figures need a package that is not installed.
+    A file to write is refused if it is an input, under whatever name, cannot be made again, or is named twice.
     """
     inputs: dict[tuple[int, int], str] = {}
     outputs: list[tuple[str, Path, Paths]] = []
@@ -97,15 +94,9 @@ def own_files(
 ) -> Iterator[None]:
     """A context in which a command writes files into a folder, which then remembers their digests.
 
-    Args:
-        folder: The folder.
-        name: Name of the command; the folder has their digests in a hidden file of this name.
-        files: The files that the command writes, or all that may be among them; asked before and after.
-        flag: The flag of the folder, for the message.
-        records: Whether this process records the digests.
-
-    Raises:
-        UsageError: One of them is there, and the command did not make it, or it was changed since.
+    `files` are those that the command writes, or all that may be among them, asked before and after; `flag` is that of
+    the folder. A file that is there, and that the command did not make or that was changed since, is refused. The
+    digests are in a hidden file of the command's name, if this process `records` them.
     """
     record = folder / f".rrjax-{name}.json"
     try:

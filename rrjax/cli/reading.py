@@ -36,11 +36,7 @@ _LOGARITHM = re.compile(r"(?:log|ln)\s*(?:\((.+)\)|\s(.+))", re.IGNORECASE)
 
 
 def nats(text: str) -> float:
-    """The number of nats of a text: a number, a fraction such as 3/2, or a natural logarithm such as log(3).
-
-    Raises:
-        BadParameter: It is none of them.
-    """
+    """The number of nats of a text: a number, a fraction such as 3/2, or a natural logarithm such as log(3)."""
     inner = _LOGARITHM.fullmatch(text.strip())
     try:
         value = float(Fraction((inner[1] or inner[2]) if inner else text))

@@ -240,13 +240,7 @@ def show_files(files: Mapping[str, object]) -> None:
 
 
 def deliver(answer: Answer, command: str, output: Output) -> None:
-    """Writes an answer to the files of --out and --plot, and prints it: as JSON, or for people.
-
-    Args:
-        answer: What to show.
-        command: Name of the command, for JSON.
-        output: The flags.
-    """
+    """Writes an answer to the files of --out and --plot, and prints it: as JSON, or for people."""
     with status("Writing …"):
         if output.plot is not None and type(answer).figure is Answer.figure:
             answer.figure()  # says that there is none, before a file is written

@@ -356,13 +356,7 @@ def has_no_answer(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -
 
 
 def is_named(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str:
-    """Whether `value` is one of the tokens: in columns of numbers as a number, so that 99 is 99.0, else as text.
-
-    Args:
-        kind: Kind of the column.
-        tokens: At least one.
-        numbers: Whether the texts of a column of texts are read as numbers.
-    """
+    """Whether `value` is one of at least one tokens: as a number where numbers are read, so that 99 is 99.0, or as text."""
     named = f"{text(kind)} IN ({', '.join(map(literal, tokens))})"
     given = [f"{number!r}::DOUBLE" for token in tokens if (number := number_of(token)) is not None]
     if given and (kind in ("integer", "number") or (kind == "text" and numbers)):
@@ -371,12 +365,7 @@ def is_named(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str
 
 
 def number_of(token: str) -> float | None:
-    """The number that a text names; None for other texts, and for numbers that floats do not tell apart.
-
-    Example:
-        >>> number_of("99.0"), number_of("?")
-        (99.0, None)
-    """
+    """The number that a text names ("99.0"); None for other texts, and for numbers that floats do not tell apart."""
     try:
         number = float(token)
     except ValueError:

@@ -142,9 +142,7 @@ def as_source(source: Source | str) -> Source:
 def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
     """The domain for the counts, None for that of the data, and whether it was made from data.
 
-    Raises:
-        Contradiction: Metadata with another domain.
-        DataError: A category of the domain that the column holds is named as missing, too.
+    Refuses metadata with another domain, and a category that the column holds and that is named as missing, too.
     """
     metadata = chosen.source.columns().get(chosen.column)
     if metadata is not None:
@@ -157,13 +155,7 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
 
 
 def check_missing(chosen: Scan, has: Callable[[str], bool], *, numbers: bool) -> None:
-    """Refuses values as missing that are answers, too, by `has`, if the column holds one of them.
-
-    Args:
-        chosen: The column.
-        has: Whether a text is an answer.
-        numbers: As in `is_named`.
-    """
+    """Refuses values as missing that are answers, too (`has`), if the column holds one; `numbers` as in `is_named`."""
     tokens = []
     for token in chosen.source.missing:
         value = number_of(token) if numbers or chosen.kind != "text" else None

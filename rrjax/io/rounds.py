@@ -44,11 +44,7 @@ def rounds_of(source: Source) -> dict[int, Source]:
 
 
 def read_users(source: Source, column: str) -> np.ndarray:
-    """The name of the user of each row, texts `[N]`, the same for 3, "3.0" and 3.0, and for all forms of Unicode.
-
-    Raises:
-        DataError: As `check_users`.
-    """
+    """The user of each row, texts `[N]`, the same for 3, "3.0" and 3.0 and all forms of Unicode; as `check_users`."""
     with _scanned(source, column) as (chosen, names):
         return np.asarray(chosen.connection.execute(names).fetchnumpy()["name"], object)
 
@@ -167,11 +163,7 @@ class Memos:
     def with_answers(
         self, client: LongitudinalClient, users: np.ndarray, values: np.ndarray
     ) -> tuple[Memos, np.ndarray]:
-        """Draws the answers that are missing for these users' values.
-
-        Returns:
-            All answers, and the place `[N]` of each user's answer among them.
-        """
+        """All answers, the missing ones of these values drawn, and the place `[N]` of each user's among them."""
         names, seed_of, place_of = users.tolist(), {}, {}
         # Earlier versions took 3 and "3.0" for two users, with a seed and answers each: those of the first one count.
         columns = zip(self.users.tolist(), self.keys.tolist(), self.seeds.tolist(), strict=True)
@@ -223,10 +215,9 @@ class MemoFile:
     def opened(self) -> Iterator[Memos]:
         """Locks the file and reads it; empty memos if it is not there.
 
-        Raises:
-            DataError: A file that cannot be read or locked, is no memo, is one of another collection, has a second
-                name, is older than its lock's note, or is not there while the note shows that it was: nothing is
-                changed. Or the last round was interrupted before its reports had their name: now they have it.
+        `DataError`, and nothing is changed: it cannot be read or locked, is no memo, is one of another collection, has
+        a second name, is older than its lock's note, or is not there while the note shows that it was. Also if the last
+        round was interrupted before its reports had their name: now they have it.
         """
         try:
             with locked(Path(os.path.realpath(self.path)), self.path) as self._lock:
@@ -340,11 +331,7 @@ class MemoFile:
         )
 
     def read(self) -> Memos:
-        """The memos, of a file that must be there.
-
-        Raises:
-            DataError: No file, or as `opened`.
-        """
+        """The memos, of a file that must be there; errors as of `opened`."""
         if not self.path.exists():
             raise self._refused("is not there")
         return self._read()

@@ -207,9 +207,8 @@ class Covariate:
 def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
     """A column as a covariate.
 
-    Raises:
-        DataError: Files that cannot be read, a column that is missing, has no value or the same text in all rows,
-            numbers mixed with texts, infinities or "nan", or texts of too many levels.
+    `DataError`: files that cannot be read, a column that is missing, has no value or one text in all rows, numbers
+    mixed with texts, infinities or "nan", or texts of too many levels.
     """
     with scanning(source) as chosen:
         is_none = has_no_answer(chosen.kind, source.missing, numbers=not factor)

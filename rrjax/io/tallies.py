@@ -99,11 +99,7 @@ def read_tally(source: Source | str) -> Tallied:
 
 
 def mechanism_of(metadata: Metadata, file: str) -> SupportMechanism:
-    """The mechanism in the metadata of a file, at the ε delivered; of a longitudinal protocol, one round at ε₁.
-
-    Raises:
-        DataError: An unknown mechanism.
-    """
+    """The mechanism in the metadata of a file, at the ε delivered; of a longitudinal protocol, one round at ε₁."""
     parameters: dict[str, Any] = dict(metadata.mechanism.parameters)
     if not metadata.mechanism.is_design:
         parameters["epsilon"] = metadata.effective_epsilon
@@ -261,15 +257,9 @@ def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
 
 
 def read_reports(source: Source, metadata: Metadata, set_size: int | None = None) -> np.ndarray:
-    """All coded reports in the order of their rows, as their mechanism takes them: numbers, bits, members or hashes.
+    """All coded reports in the order of their rows, as their mechanism takes them: numbers, bits or hashes.
 
-    Args:
-        source: The files.
-        metadata: Their metadata.
-        set_size: The number of members of each report, for a mechanism whose bits are subsets; else None.
-
-    Raises:
-        DataError: Reports that are not of this coding.
+    For a mechanism whose bits are subsets of `set_size` members, these; `DataError` for reports of another coding.
     """
     coding = CODINGS[metadata.mechanism.name]
     if coding == "numbers":

@@ -120,18 +120,15 @@ def kind_of(path: str | PathLike[str]) -> str | None:
 
 @contextmanager
 def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: Commit | None = None) -> Iterator[Path]:
-    """A temporary file next to the path, which is moved to the path when it is complete.
+    """A temporary file next to the path, which is moved to the path when it is complete and on disk.
 
-    Args:
-        path: The file.
-        over: As in `check_writable`.
-        commit: Called when the temporary file is complete and on disk, before it is moved.
+    `over` is that of `check_writable`, which is asked again before `commit` and the move, while no other process that
+    is `creating` a file in the folder can do so. After an error the temporary file is removed, unless `commit` has
+    returned.
 
     Raises:
-        Contradiction: As `check_writable`, which is asked again before `commit`, while no other process that is
-            `creating` a file in the folder can commit or move.
-        DataError: The file cannot be written; the message has the reason and advice. Other errors of the body are
-            raised unchanged, including KeyboardInterrupt. The temporary file is removed, unless `commit` has returned.
+        Contradiction: As `check_writable`.
+        DataError: The file cannot be written, with the reason and advice. Other errors of the body are unchanged.
     """
     place = check_writable(path, over=over)
     # Named before it is created, so that no file remains after an interrupt at any time.
@@ -347,18 +344,9 @@ def write_columns(
     kept: Kept | None = None,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Writes several columns of labels that were randomized apart, a row for each user.
+    """Writes several columns of labels that were randomized apart, a row for each user; the rest as `write_reports`.
 
-    Args:
-        path: A .parquet file.
-        columns: For each column its reports, integers `[N]`, 0-based category numbers or −1 for a missing one, and its
-            metadata.
-        kept: As in `write_reports`.
-        check: As in `write_reports`.
-
-    Raises:
-        DataError: Another format, reports that are no categories, columns of different lengths or of one name, columns
-            that cannot be kept, or a file that cannot be written.
+    Each column is its reports, `[N]` category numbers or −1 for a missing one, and its metadata.
     """
     check_reports_name(path)
     names = [metadata.column for _, metadata in columns]
@@ -472,11 +460,7 @@ def table_suffix(path: str | PathLike[str]) -> str:
 
 
 def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> Path:
-    """The path of a file to write, with links resolved.
-
-    Args:
-        path: The file.
-        over: Kinds of files, by `kind_of`, that it may replace although they cannot be made again.
+    """The path of a file to write, with links resolved; `over` are kinds of files (`kind_of`) that it may replace.
 
     Raises:
         Contradiction: The file is an input of the command (`protecting`), under whatever name, is of another such kind,

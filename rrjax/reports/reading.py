@@ -306,20 +306,7 @@ def read_source(
 ) -> Reports:
     """Counts the reports in files; their ε is given, or in the metadata, or they are of a survey design.
 
-    Args:
-        source: The files.
-        epsilon: ε of randomized response, nats, if it is given.
-        domain: All categories, if they are given.
-        counts: Name of a column of counts, if the files hold counts.
-        design: Makes the survey design of a domain, if one is given.
-        named: Name of the design, for messages.
-
-    Returns:
-        `Reports`.
-
-    Raises:
-        DataError: Files that cannot be used, or metadata that nobody can have written.
-        ArgumentError, UsageError: Arguments or flags that contradict the files or each other.
+    `design` makes the design of a domain, and `named` is its name for messages; `counts` is a column of counts.
     """
     if epsilon is not None:
         check_epsilon(epsilon)
@@ -364,12 +351,7 @@ def read_source(
 
 
 def check_round(source: Source, metadata: Metadata) -> None:
-    """Refuses files of several rounds, and a user twice in one round.
-
-    Raises:
-        DataError: A user has two rows, or a row has none.
-        ArgumentError, UsageError: There are several rounds.
-    """
+    """Refuses files of several rounds, a user twice in one round, and a row without a user."""
     rounds = rounds_of(source)
     if len(rounds) > 1:
         name = os.path.basename(source.files()[0])
@@ -383,12 +365,7 @@ def check_round(source: Source, metadata: Metadata) -> None:
 
 
 def columns_of(source: Source, given: Mapping[str, Any], flag: str = "REPORTS") -> SeparateColumns:
-    """All columns of a file that were randomized separately; refuses what is given about one column.
-
-    Raises:
-        DataError: A file that cannot be used.
-        ArgumentError, UsageError: Something is given, or the file has no several columns.
-    """
+    """All columns of a file that were randomized separately; refuses what is given about one column."""
     from rrjax.reports.separate_columns import SeparateColumns
 
     odd = next((argument for argument, value in given.items() if value is not None), None)
