@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rrjax.cli import show
-from rrjax.cli.apart import PANEL
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import CONFIDENCE, Level, Output, flags, listed_in, taken
+from rrjax.cli.randomization import PANEL
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:

@@ -14,12 +14,22 @@ import typer
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.apart import Apart, make_apart, show_apart
 from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
 from rrjax.cli.options import Json, flags, split
 from rrjax.cli.paths import READS, Paths
-from rrjax.cli.randomization import Pair, Randomization, Randomized, cautions, check_values, make_reports, randomness
+from rrjax.cli.randomization import (
+    Apart,
+    Pair,
+    Randomization,
+    Randomized,
+    cautions,
+    check_values,
+    make_apart,
+    make_reports,
+    randomness,
+    show_apart,
+)
 from rrjax.cli.reading import Files, Reading, parse_domain
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata

@@ -356,7 +356,7 @@ def has_no_answer(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -
 
 
 def is_named(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str:
-    """Whether `value` is one of at least one tokens: as a number where numbers are read, so that 99 is 99.0, or as text."""
+    """Whether `value` is one of the tokens: as a number where numbers are read, so that 99 is 99.0, else as text."""
     named = f"{text(kind)} IN ({', '.join(map(literal, tokens))})"
     given = [f"{number!r}::DOUBLE" for token in tokens if (number := number_of(token)) is not None]
     if given and (kind in ("integer", "number") or (kind == "text" and numbers)):

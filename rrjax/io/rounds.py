@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import connect, declare_spelling, explaining, literal, parquet, parquet_record, user_name
+from rrjax.io.database import connect, declare_spelling, explaining, parquet, parquet_record, user_name
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord, Metadata
-from rrjax.io.rows import place_of, read_rows
-from rrjax.io.scan import Scan, scanning
+from rrjax.io.rows import read_rows
+from rrjax.io.scan import Scan, error_at, place_of, scanning
 from rrjax.io.source import Source
 from rrjax.io.tallies import read_reports
-from rrjax.io.write import CODINGS, replacing
+from rrjax.io.write import CODINGS, copy, replacing
 from rrjax.privacy.clients.locking import Lock, locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 
@@ -90,13 +90,11 @@ def _scanned(source: Source, column: str) -> Iterator[tuple[Scan, str]]:
 
 def _unfit(chosen: Scan, nameless: bool, first: int, last: int) -> DataError:
     """The error about the first row without a name, or about the first and the last row of one name."""
+    if nameless:
+        return error_at(chosen, first, "no user, or a number that is too large to be exact as a float")
     file, row = place_of(chosen, first)
-    problem = "no user, or a number that is too large to be exact as a float"
-    if not nameless:
-        problem = f"another row of the user of {file}, row {row:,}; each user has one report a round"
-        file, row = place_of(chosen, last)
-    where = f"{file}, column {chosen.column!r}, row {row:,}"
-    return DataError(f"{where}: {problem}", file=file, column=chosen.column, row=row)
+    problem = f"another row of the user of {file}, row {row:,}; each user has one report a round"
+    return error_at(chosen, last, problem)
 
 
 def users_of(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:
@@ -292,24 +290,15 @@ class MemoFile:
                 raise self._refused("is no file of memos")
             record = json.loads(text)
             for name, wanted in self._full_head.items():
-                if name == "user" and name not in record:  # of an earlier version: the next round writes it
+                found = record.get(name)
+                if found == wanted or (name == "user" and name not in record):  # written by the next round
                     continue
-                if name == "user" and record[name] != wanted:
-                    raise DataError(
-                        f"{file} names its users by the column {record[name]!r}, not {wanted!r}: under other names the "
-                        "same people would spend ε∞ again. Name the column as before; nothing was changed",
-                        file=file,
-                        argument=name,
-                        value=record[name],
-                    )
-                if record.get(name) != wanted:
-                    raise DataError(
-                        f"{file} has {name} = {record.get(name)!r}, not {wanted!r}: it is the memo of another "
-                        "collection, and answers must not be mixed; nothing was changed",
-                        file=file,
-                        argument=name,
-                        value=record.get(name),
-                    )
+                problem = "it is the memo of another collection, and answers must not be mixed"
+                has = f"has {name} ="
+                if name == "user":
+                    problem = "under other names the same people would spend ε∞ again. Name the column as before"
+                    has = "names its users by the column"
+                raise self._refused(f"{has} {found!r}, not {wanted!r}: {problem}", argument=name, value=found)
             declare_spelling(connection)
             user = user_name("text", '"user"')
             rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {parquet([file])}').fetchnumpy()
@@ -354,10 +343,8 @@ class MemoFile:
                 os.chmod(self.path, 0o600)
             with replacing(self.path, over=("memo",)) as aside, connect() as connection:
                 connection.register("memos", columns)
-                connection.execute(
-                    f'COPY (SELECT "user", key, seed, {kind} AS answer FROM memos) TO {literal(str(aside))} (FORMAT '
-                    f"parquet, COMPRESSION zstd, USE_TMP_FILE false, KV_METADATA {{{MEMO_KEY}: {literal(record)}}})"
-                )
+                rows = f'SELECT "user", key, seed, {kind} AS answer FROM memos'
+                copy(connection, rows, aside, MEMO_KEY, record)
                 os.chmod(aside, 0o600)
         finally:
             os.umask(before)
@@ -389,5 +376,5 @@ class MemoFile:
     def _full_head(self) -> dict[str, Any]:
         return {"format": "rrjax memos of a longitudinal collection", "version": VERSION, **self.head}
 
-    def _refused(self, problem: str) -> DataError:
-        return DataError(f"{self.path} {problem}; nothing was changed", file=str(self.path))
+    def _refused(self, problem: str, **attributes: Any) -> DataError:
+        return DataError(f"{self.path} {problem}; nothing was changed", file=str(self.path), **attributes)

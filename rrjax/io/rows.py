@@ -13,7 +13,7 @@ from rrjax.io.database import has_no_answer, is_named, is_padded, position, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
-from rrjax.io.scan import Scan, scan, scanning
+from rrjax.io.scan import Scan, error_at, scanning
 from rrjax.io.source import Source
 
 MAX_LEVELS = 100
@@ -213,18 +213,10 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
     with scanning(source) as chosen:
         is_none = has_no_answer(chosen.kind, source.missing, numbers=not factor)
         if not factor:
-            chosen.query("SET preserve_insertion_order = true")
-            found = chosen.connection.execute(
-                f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
-                f"{is_none} AS missing FROM ({chosen.sql})"
-            ).fetchnumpy()
-            missing = np.asarray(found["missing"], bool)
-            if missing.all():
-                raise no_values(chosen, len(missing))
-            numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
+            numbers, missing = numbers_of(chosen, is_none)
             usable = np.isfinite(numbers)
             if usable[~missing].all():
-                return Covariate(chosen.column, np.where(missing, np.nan, numbers))
+                return Covariate(chosen.column, numbers)
             if usable.any():
                 raise _no_number(chosen, ~usable & ~missing)
         different = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
@@ -243,33 +235,32 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
     return Covariate(values.column, np.where(values.indices < 0, np.nan, values.indices), levels)
 
 
+def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:
+    """The number of every row, NaN for other texts and without a value; and whether a row has none."""
+    chosen.query("SET preserve_insertion_order = true")
+    found = chosen.connection.execute(
+        f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
+        f"{is_none} AS missing FROM ({chosen.sql})"
+    ).fetchnumpy()
+    missing = np.asarray(found["missing"], bool)
+    if missing.all():
+        raise no_values(chosen, len(missing))
+    return np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan), missing
+
+
 def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
     """The error for a column of numbers with other values in some rows."""
     first = int(np.argmax(refused))
-    shown, value, (file, row) = "the value", None, place_of(chosen, first)
+    shown, value = "the value", None
     if chosen.source.show_values:
         value = chosen.scalar(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {first}")
         shown = repr(value)
-    return DataError(
-        f"{file}, column {chosen.column!r}, row {row:,}: {shown} is no number, and others are "
-        f"({count_of(int(refused.sum()), 'such value', 'such values')}). Correct it, name what means no value "
-        f"({option('missing')}), or make the column a factor ({option('factor=True', '--factors')}).",
-        file=file,
-        column=chosen.column,
-        row=row,
-        value=value,
+    problem = (
+        f"{shown} is no number, and others are ({count_of(int(refused.sum()), 'such value', 'such values')}). Correct "
+        f"it, name what means no value ({option('missing')}), or make the column a factor "
+        f"({option('factor=True', '--factors')})."
     )
-
-
-def place_of(chosen: Scan, place: int) -> tuple[str, int]:
-    """The file, and the row in it from 1, of a place among the rows of all files."""
-    for file in chosen.files[:-1]:
-        part = replace(chosen.source, paths=file, column=chosen.column)
-        rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
-        if place < rows:
-            return file, place + 1
-        place -= rows
-    return chosen.files[-1], place + 1
+    return error_at(chosen, first, problem, value=value)
 
 
 def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:

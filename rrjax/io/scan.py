@@ -127,6 +127,24 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
     return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure)
 
 
+def place_of(chosen: Scan, place: int) -> tuple[str, int]:
+    """The file, and the row in it from 1, of a place among the rows of all files."""
+    for file in chosen.files[:-1]:
+        part = replace(chosen.source, paths=file, column=chosen.column)
+        rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
+        if place < rows:
+            return file, place + 1
+        place -= rows
+    return chosen.files[-1], place + 1
+
+
+def error_at(chosen: Scan, place: int, problem: str, **attributes: Any) -> DataError:
+    """The error whose message is the row at a place among the rows of all files, and the problem."""
+    file, row = place_of(chosen, place)
+    where = f"{file}, column {chosen.column!r}, row {row:,}"
+    return DataError(f"{where}: {problem}", file=file, column=chosen.column, row=row, **attributes)
+
+
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
     """The query of some columns, unchanged and row by row, under the names k0, k1 and so on."""
     relations = list(_relations(connection, source))

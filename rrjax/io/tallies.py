@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import Connection, connect, explaining, identifier, literal, parquet, parquet_record, some
+from rrjax.io.database import Connection, connect, explaining, identifier, parquet, parquet_record, some
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import TALLY_KEY, Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
 from rrjax.io.source import Source, only_file
-from rrjax.io.write import CODINGS, replacing
+from rrjax.io.write import CODINGS, copy, replacing
 from rrjax.mechanisms.table import TABLE, Coding
 
 if TYPE_CHECKING:
@@ -395,10 +395,7 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     columns = {"label": labels.astype(object) if labels.dtype.kind == "T" else labels, "support": support}
     with replacing(path, over=("tally",)) as aside, connect() as connection:
         connection.register("tally", columns)
-        connection.execute(
-            f"COPY (SELECT label, support FROM tally) TO {literal(str(aside))} (FORMAT parquet, COMPRESSION zstd, "
-            f"USE_TMP_FILE false, KV_METADATA {{{TALLY_KEY}: {literal(json.dumps(record))}}})"
-        )
+        copy(connection, "SELECT label, support FROM tally", aside, TALLY_KEY, json.dumps(record))
 
 
 def load_tally(path: str | PathLike[str]) -> StoredTally:

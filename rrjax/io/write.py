@@ -331,8 +331,7 @@ def write_reports(
             query = f"SELECT *, {metadata.round} AS {identifier(ROUND)} FROM ({query})"
         if kept is not None:
             query = _beside(connection, query, len(reports), kept)
-        record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
-        connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
+        copy(connection, query, aside, KEY, metadata.to_json())
         if check is not None:
             check()
 
@@ -360,19 +359,23 @@ def write_columns(
         arrays[f"c{place}"] = np.ma.masked_array(labels, missing) if metadata.domain.is_range else labels.astype(object)
         if not metadata.domain.is_range:
             arrays[f"c{place}"][missing] = None
-    selected_ = ", ".join(f"c{place} AS {identifier(name)}" for place, name in enumerate(names))
-    record = f"KV_METADATA {{{KEY}: {literal(columns_to_json([metadata for _, metadata in columns]))}}}"
     if kept is not None:
         kept.check(names)
     with replacing(path, over=REPORTS) as aside, connect() as connection:
         connection.register("columns", arrays)
-        query = f"SELECT {selected_} FROM columns"
+        named = ", ".join(f"c{place} AS {identifier(name)}" for place, name in enumerate(names))
+        query = f"SELECT {named} FROM columns"
         if kept is not None:
             query = _beside(connection, query, len(columns[0][0]), kept)
-        options = f"{_FORMATS['.parquet']}, {_IN_PLACE}, {record}"
-        connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({options})")
+        copy(connection, query, aside, KEY, columns_to_json([metadata for _, metadata in columns]))
         if check is not None:
             check()
+
+
+def copy(connection: Connection, query: str, file: Path, key: str, record: str) -> None:
+    """Writes the rows of a query as Parquet, with a record in its metadata."""
+    options = f"{_FORMATS['.parquet']}, {_IN_PLACE}, KV_METADATA {{{key}: {literal(record)}}}"
+    connection.execute(f"COPY ({query}) TO {literal(str(file))} ({options})")
 
 
 def _beside(connection: Connection, query: str, number: int, kept: Kept) -> str:

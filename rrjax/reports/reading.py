@@ -238,7 +238,7 @@ def together(one: Reports, other: Reports) -> Reports:
         "domains": first.domain != second.domain,
         "mechanisms": one.mechanism.name != other.mechanism.name,
         "ε": one.epsilon != other.epsilon,
-        "parameters": not _alike(one.rates, other.rates),
+        "parameters": not all(map(np.array_equal, one.rates, other.rates)),
         "columns": first.column != second.column,
         "metadata": _making(first.metadata) != _making(second.metadata),
     }
@@ -284,10 +284,6 @@ def _check_different(one, other):
     files = [*one.source.files(), *other.source.files()]
     if len({identity(file) for file in files}) < len(files) or copies(files):
         raise ArgumentError("a file is among both, or a copy of it: give each report once", value=other)
-
-
-def _alike(rates, others):
-    return all(np.array_equal(one, other) for one, other in zip(rates, others, strict=True))
 
 
 def _check_sizes(size, what, **sizes):
