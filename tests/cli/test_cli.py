@@ -10,21 +10,17 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
-duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
-from refusals import blames  # noqa: E402
-
-import rrjax  # noqa: E402
-from rrjax import io  # noqa: E402
-from rrjax.data.errors import Contradiction  # noqa: E402
-from rrjax.estimators.catalogue import ESTIMATORS  # noqa: E402
-from rrjax.io.domain import Domain  # noqa: E402
-from rrjax.io.metadata import MechanismRecord, Metadata  # noqa: E402
-from rrjax.reports import form  # noqa: E402
+import rrjax
+from rrjax import io
+from rrjax.data.errors import Contradiction
+from rrjax.estimators.catalogue import ESTIMATORS
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.reports import form
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -135,8 +131,7 @@ def test_compare_measures_all_estimators_against_the_truth(collection):
 def test_a_seed_repeats_and_its_absence_does_not(collection, invoke):
     line = ("randomize", collection / "values.csv", "--epsilon", "1", "--domain", collection / "cities.txt", "--out")
     for name, seed in (("a", ["--seed", "5"]), ("b", ["--seed", "5"]), ("c", []), ("d", [])):
-        code, _, error = invoke(*line, f"{name}.parquet", *seed)
-        assert code == 0, error
+        invoke.done(*line, f"{name}.parquet", *seed)
     reports = {name: io.read_values(io.Source(f"{name}.parquet")).indices for name in "abcd"}
     assert (reports["a"] == reports["b"]).all()
     assert (reports["c"] != reports["d"]).any()
@@ -210,9 +205,7 @@ ABC = "colour\n" + "red\nblue\nred\ngreen\n" * 50
 def test_an_impossible_epsilon(invoke, command, epsilon):
     write("a.csv", ABC)
     out = ("--out", "r.parquet")
-    code, _, error = invoke(command, "a.csv", f"--epsilon={epsilon}", *out)
-    assert code == 2
-    assert blames(invoke.error, "--epsilon")
+    error = invoke.refuses("--epsilon", command, "a.csv", f"--epsilon={epsilon}", *out)
     assert float(epsilon) <= 0 or f"{float(epsilon):g}" in error
     assert not Path("r.parquet").exists()
 
@@ -267,9 +260,7 @@ def test_what_is_no_percentage_is_not_taken_for_one(invoke):
 
 def test_reports_are_written_where_their_metadata_have_a_place(invoke):
     write("a.csv", ABC)
-    code, _, error = invoke("randomize", "a.csv", "--epsilon", "1", "--out", "o.csv")
-    assert code == 2
-    assert blames(invoke.error, "--out")
+    error = invoke.refuses("--out", "randomize", "a.csv", "--epsilon", "1", "--out", "o.csv")
     assert ".parquet" in error
 
 
@@ -285,9 +276,7 @@ def test_a_domain_from_the_data_is_warned_about(invoke):
 def test_missing_reports_are_named_and_counted(invoke):
     write("a.csv", "colour,id\n" + "red,1\n?,2\n,3\nblue,4\n" * 500)
     line = ("estimate", "a.csv", "--column", "colour", "--epsilon", "1", "--missing", "?", "--json")
-    code, out, _ = invoke(*line)
-    assert code == 0
-    result = json.loads(out)
+    result = json.loads(invoke.done(*line))
     assert (result["num_missing"], result["num_reports"], result["column"]) == (1000, 1000, "colour")
     assert any("1,000" in warning and "'?'" in warning for warning in result["warnings"])
 
@@ -319,9 +308,7 @@ def test_what_was_randomized_is_not_randomized_again(invoke, collection):
     assert code == 2
     assert "reports.parquet" in error
     assert not Path("again.parquet").exists()
-    code, _, error = invoke("compare", reports, "--truth", reports)
-    assert code == 2
-    assert blames(invoke.error, "--truth")
+    invoke.refuses("--truth", "compare", reports, "--truth", reports)
 
 
 def test_a_user_is_randomized_once(invoke):
@@ -370,9 +357,10 @@ def test_a_column_called_row_is_read(invoke):
     write("a.csv", "row\n" + "7\n7\n8\n" * 100)
     line = ("randomize", "a.csv", "--epsilon", "20", "--domain", "0:9", "--seed", "0", "--out", "r.parquet")
     assert invoke(*line)[0] == 0
-    code, out, _ = invoke("estimate", "r.parquet", "--json", "--top", "2")
-    assert code == 0
-    assert [(row["label"], row["count"]) for row in json.loads(out)["top"]] == [(7, 200), (8, 100)]
+    assert [(row["label"], row["count"]) for row in invoke.json("estimate", "r.parquet", "--top", "2")["top"]] == [
+        (7, 200),
+        (8, 100),
+    ]
     write("a.jsonl", '{"row": "a"}\n{"row": "b"}\n{"row": "a"}\n')
     assert io.count_reports("a.jsonl").counts.tolist() == [2, 1]
 
@@ -381,9 +369,7 @@ def test_a_column_called_row_is_read(invoke):
 def test_the_truth_may_be_counts(invoke, collection):
     write("truth.csv", "city,n\nZürich,5\nNew York,3\nOslo,2\n")
     line = ("compare", collection / "reports.parquet", "--truth", "truth.csv", "--truth-counts", "n", "--json")
-    code, out, error = invoke(*line)
-    assert code == 0, error
-    assert {row["label"]: row["truth"] for row in json.loads(out)["top"]}["Zürich"] == 0.5
+    assert {row["label"]: row["truth"] for row in json.loads(invoke.done(*line))["top"]}["Zürich"] == 0.5
 
 
 @pytest.mark.parametrize("bound", [1.4e-16, 3e-9, 9.99e-5, 1.0000001e-3, 0.5])
@@ -395,8 +381,7 @@ def test_a_printed_bound_is_a_bound(bound):
 @pytest.mark.long
 def test_labels_cannot_steer_the_terminal(invoke):
     write("a.csv", "x\n" + "\x1b[31mred\nblue\n\u202eabc\n" * 40)
-    code, out, _ = invoke("estimate", "a.csv", "--epsilon", "3")
-    assert code == 0
+    out = invoke.done("estimate", "a.csv", "--epsilon", "3")
     assert "\x1b[31mred" not in out
     assert "\\x1b[31mred" in out
     assert "\u202e" not in out
@@ -493,11 +478,9 @@ def test_ctrl_c_ends_it_cleanly_wherever_it_comes(collection, delay):
 
 def test_every_command_has_help(invoke):
     for command in ("randomize", "estimate", "compare", "demo"):
-        code, out, _ = invoke(command, "--help")
-        assert code == 0
+        out = invoke.done(command, "--help")
         assert "--epsilon" in out
-    code, out, _ = invoke("--version")
-    assert out.strip() == f"rrjax {rrjax.__version__}"
+    assert invoke.done("--version").strip() == f"rrjax {rrjax.__version__}"
 
 
 HELP = """
@@ -532,9 +515,7 @@ def test_a_command_is_one_file_and_one_entry(invoke):
 def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
     write("a.csv", ABC)
     for name in (*ESTIMATORS, "mle-star", "cv-threshold"):
-        code, out, error = invoke("estimate", "a.csv", "--epsilon", "1", "--estimator", name, "--json")
-        assert code == 0, error
-        result = json.loads(out)
+        result = invoke.json("estimate", "a.csv", "--epsilon", "1", "--estimator", name)
         name = name.replace("-", "_")
         assert result[name]["estimator"] == name
         assert set(result["top"][0]) == {"label", "count", name, "lower", "upper", "discovered", "contradicted"}
@@ -545,18 +526,15 @@ def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
 def test_an_order_that_means_something(invoke):
     write("a.csv", "age\n" + "\n".join(str(20 + index % 9 * (index % 2)) for index in range(500)))
     asked = ("a.csv", "--domain", "18:30", "--epsilon", "1")
-    code, out, error = invoke("estimate", *asked, "--ordered", "--json", "--out", "e.csv")
-    assert code == 0, error
-    result = json.loads(out)
+    result = invoke.json("estimate", *asked, "--ordered", "--out", "e.csv")
     assert result["closest"]["estimator"] == "ordered_bayes"
     assert result["likeliest"]["certificate"]["gap"] < 1e-5
     assert Path("e.csv").read_text().startswith("label,count,closest,likeliest,lower,upper,discovered")
     for flags in ((), ("--ordered",)):
-        rows = json.loads(invoke("compare", *asked, "--json", *flags)[1])["estimators"]
+        rows = invoke.json("compare", *asked, *flags)["estimators"]
         assert ("ordered_bayes" in [row["estimator"] for row in rows]) == bool(flags)
     for command in ("estimate", "compare"):
-        assert invoke(command, *asked, "--ordered", "--estimator", "inv-p")[0] == 2
-        assert invoke.error.flag == "--ordered"
+        invoke.refuses("--ordered", command, *asked, "--ordered", "--estimator", "inv-p")
 
 
 @pytest.mark.long
