@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import refused
+from written import written
 
 from rrjax.cli import datasets
 from rrjax.cli.datasets import acs_income, kosarak
@@ -60,8 +61,7 @@ def test_head_of_kosarak(monkeypatch):
 
 @pytest.mark.parametrize("header", ["", "0\n", "page\n"])
 def test_derived_kosarak(tmp_path, monkeypatch, header):
-    path = tmp_path / "kosarak.csv"
-    path.write_text(header + "1\n11\n11\n41270\n")
+    path = written(tmp_path / "kosarak.csv", header + "1\n11\n11\n41270\n")
     with refused(error=DataError, file=str(path)):
         kosarak(path)
     publish(monkeypatch, path)
@@ -71,8 +71,7 @@ def test_derived_kosarak(tmp_path, monkeypatch, header):
 
 
 def test_derived_file_of_the_right_size_only(tmp_path):
-    path = tmp_path / "kosarak.csv"
-    path.write_bytes(b"1\n" * (3_133_492 // 2))
+    path = written(tmp_path / "kosarak.csv", b"1\n" * (3_133_492 // 2))
     with refused(error=DataError, file=str(path)):
         kosarak(path)
 
@@ -95,8 +94,8 @@ def test_folktables_layout(states, monkeypatch, inside):
 
 @pytest.mark.parametrize("income", ["1423001", "100.5", "many"])
 def test_value_outside_is_found_among_the_filtered_rows(states, monkeypatch, income):
-    path = states / "2018" / "1-Year" / "psam_p06.csv"
-    path.write_text(PERSONS.format(state="06") + f"P,10,00100,06,1,95,99,{income}\n")
+    more = f"P,10,00100,06,1,95,99,{income}\n"
+    (states / "2018" / "1-Year" / "psam_p06.csv").write_text(PERSONS.format(state="06") + more)
     monkeypatch.setattr(datasets, "ROWS", 9 + (income != "many"))  # a text does not pass the filter
     counted = acs_income(states)
     next(counted)
@@ -108,8 +107,7 @@ def test_value_outside_is_found_among_the_filtered_rows(states, monkeypatch, inc
 
 
 def test_derived_acs_income(tmp_path, monkeypatch):
-    path = tmp_path / "ACSIncome.csv"
-    path.write_text("PUMA,PINCP\n100,50000.0\n70301,104.0\n")
+    path = written(tmp_path / "ACSIncome.csv", "PUMA,PINCP\n100,50000.0\n70301,104.0\n")
     with refused(error=DataError, file=str(path)):
         dict(acs_income(path))
     publish(monkeypatch, path)

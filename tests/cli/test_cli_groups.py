@@ -10,11 +10,7 @@ from rrjax import io
 TRUE = {"red": 3000, "green": 1500, "blue": 500}
 NUMBER = sum(TRUE.values())
 DICE = ["--mechanism", "forced-response", "--parameter", "forced=1/3,1/3,1/3", "--parameter"]
-WAYS = {
-    "low": ["--epsilon", "1"],
-    "dice": [*DICE, "truth=0.5"],
-    "bits": ["--epsilon", "2", "--mechanism", "oue"],
-}
+WAYS = {"low": ["--epsilon", "1"], "dice": [*DICE, "truth=0.5"], "bits": ["--epsilon", "2", "--mechanism", "oue"]}
 
 
 @pytest.fixture

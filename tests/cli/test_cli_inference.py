@@ -307,10 +307,7 @@ def test_a_plan_for_epsilon_and_one_for_what_is_known(invoke):
         (("--categories", "1" + "0" * 23, "--epsilon", "1", "--users", "10"), "--categories"),
         (("--categories", "10", "--epsilon", "1", "--target-width", "1e-9"), "--target-width"),
         (("--categories", "10", "--epsilon", "1", "--users", "5", "--share", "2"), "--share"),
-        (
-            ("--categories", "10", "--epsilon", "1", "--target-rmse", "0.1", "--target-width", "0.1"),
-            "--target-width",
-        ),
+        (("--categories", "10", "--epsilon", "1", "--target-rmse", "0.1", "--target-width", "0.1"), "--target-width"),
     ],
 )
 def test_plans_that_cannot_be(invoke, flags, flag):

@@ -209,10 +209,9 @@ def with_metadata(name, **changes):
     }
     record["mechanism"] |= changes.pop("parameters", {})
     text = json.dumps(record | changes).replace("'", "''")
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT 'a'::BLOB AS r FROM range(9)) TO '{name}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})"
-        )
+    duckdb.execute(
+        f"COPY (SELECT 'a'::BLOB AS r FROM range(9)) TO '{name}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -365,11 +364,10 @@ def people(invoke):
         for row in range(3000):
             answer = "" if row in (7, 2000) else "yes" if yes[row] else "no"
             stream.write(f"{row:05},{answer},{age[row]},{('north', 'south')[region[row]]}\n")
-    with duckdb.connect() as connection:
-        connection.execute(
-            "COPY (SELECT CAST(id AS INTEGER) AS id, answer, CAST(age AS DOUBLE) AS age, region, DATE '2020-01-01' AS "
-            "day FROM read_csv('people.csv', all_varchar=true)) TO 'people.parquet'"
-        )
+    duckdb.execute(
+        "COPY (SELECT CAST(id AS INTEGER) AS id, answer, CAST(age AS DOUBLE) AS age, region, DATE '2020-01-01' AS "
+        "day FROM read_csv('people.csv', all_varchar=true)) TO 'people.parquet'"
+    )
     return invoke
 
 
@@ -418,8 +416,7 @@ def test_what_cannot_be_kept(people):
     pair = ("randomize", "people.csv", *KEPT, "--column", "region", "--keep")
     assert people(*pair, "region")[0] == 2
     assert people(*pair, "age")[0] == 0
-    with duckdb.connect() as connection:
-        assert len(connection.execute("FROM 'r.parquet'").fetchall()) == 2998
+    assert len(duckdb.execute("FROM 'r.parquet'").fetchall()) == 2998
 
 
 @pytest.mark.parametrize("weight", ["1e308", "1e200", "inf", "-1", "x"])
@@ -469,8 +466,7 @@ def test_whole_reports_are_used_and_the_advice_says_what_to_report(invoke):
     found = invoke.json("estimate", "r.parquet", "--out", "e.csv")
     tallied = io.read_tally("r.parquet")
     expected = rrjax.empirical_bayes(tallied.tally, mixture=tallied.mixture).theta
-    with duckdb.connect() as connection:
-        written = connection.execute("SELECT closest FROM 'e.csv' ORDER BY label").fetchnumpy()["closest"]
+    written = duckdb.execute("SELECT closest FROM 'e.csv' ORDER BY label").fetchnumpy()["closest"]
     np.testing.assert_allclose(written, expected, atol=1e-5)
     assert np.abs(written - rrjax.empirical_bayes(tallied.tally).theta).max() > 5e-4
     assert found["advice"].startswith('Report "closest"')

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from cases import READ
 from refusals import blames, refused
+from written import written
 
 import rrjax
 from rrjax import io
@@ -238,8 +239,7 @@ def test_a_demonstration_replaces_its_own_files_only(collected, name):
     line = ("demo", "--users", 99, "--categories", 4)
     assert collected(*line)[0] == 0
     assert collected(*line, "--seed", 1)[0] == 0
-    file = Path("rrjax-demo") / name
-    file.write_bytes(b"mine")
+    file = written(Path("rrjax-demo") / name, b"mine")
     collected.refuses("--folder", *line)
     assert file.read_bytes() == b"mine"
     file.unlink()

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from refusals import refused
+from written import written
 
 from rrjax.io import DataError, count_reports, read_domain, write_table
 from rrjax.io.domain import Domain
@@ -80,8 +81,7 @@ def test_text_file(tmp_path):
 
 
 def test_text_file_compressed(tmp_path):
-    path = tmp_path / "labels.txt.gz"
-    path.write_bytes(gzip.compress(b"a\nb\n"))
+    path = written(tmp_path / "labels.txt.gz", gzip.compress(b"a\nb\n"))
     assert read_domain(str(path)).listed == ("a", "b")
     path.write_bytes(gzip.compress(b"a\nb\n" * 99)[:-12])
     with refused(error=DataError, file=str(path)):
@@ -97,11 +97,9 @@ def test_table_with_a_label_column(tmp_path, suffix):
 
 
 def test_table_with_one_column(tmp_path):
-    path = tmp_path / "colours.jsonl"
-    path.write_text('{"colour": "red"}\n{"colour": "blue"}\n')
+    path = written(tmp_path / "colours.jsonl", '{"colour": "red"}\n{"colour": "blue"}\n')
     assert read_domain(str(path)).listed == ("red", "blue")
-    path = tmp_path / "colours.csv"
-    path.write_text("label\nred\nblue\n")
+    path = written(tmp_path / "colours.csv", "label\nred\nblue\n")
     assert read_domain(str(path)).listed == ("red", "blue")
     # The first line may be a label, or the name of the column; and names may be values.
     for text in ("colour\nred\nblue\n", "secret,x\nred,1\nblue,2\n"):
@@ -135,15 +133,13 @@ def test_a_changed_bit_of_gzip_is_found(tmp_path):
     ],
 )
 def test_bad_files(tmp_path, name, text, row):
-    path = tmp_path / name
-    path.write_text(text)
+    path = written(tmp_path / name, text)
     with refused(error=DataError, file=str(path), row=row):
         read_domain(str(path))
 
 
 def test_not_utf8(tmp_path):
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"caf\xe9\nbar\n")
+    path = written(tmp_path / "latin.txt", b"caf\xe9\nbar\n")
     with refused(error=DataError, file=str(path)):
         read_domain(str(path))
 

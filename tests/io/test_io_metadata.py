@@ -45,8 +45,7 @@ OLD_LABELS = (
 
 
 def written(path, text, query="SELECT unnest([1, 2, 2]) AS page"):
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
+    duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
     return path
 
 
@@ -308,8 +307,7 @@ def test_a_source_without_metadata(tmp_path, looked):
     assert count_reports(missing).num_rows == 2
     assert looked == {"_check_file": 2, "metadata_of": 0}
     plain = written(tmp_path / "a.parquet", METADATA.to_json())
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT 1 AS page) TO '{plain}' (FORMAT parquet)")
+    duckdb.execute(f"COPY (SELECT 1 AS page) TO '{plain}' (FORMAT parquet)")
     assert Source(plain).metadata() is None
 
 

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 from refusals import refused
+from written import written
 
 from rrjax.data.errors import Contradiction
 from rrjax.io import (
@@ -57,15 +58,11 @@ def write(tmp_path):
 
 
 def copy(path, query):
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+    duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
     return str(path)
 
 
-@pytest.mark.parametrize(
-    "suffix",
-    [".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".csv.gz", ".tsv.gz", ".jsonl.gz"],
-)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".csv.gz", ".tsv.gz", ".jsonl.gz"])
 def test_every_format_counts_odd_labels_alike(tmp_path, suffix):
     rng = np.random.default_rng(0)
     indices = rng.integers(len(ODD), size=500)
@@ -113,11 +110,9 @@ def test_numeric_parquet_types(tmp_path, type_name):
 
 @pytest.mark.parametrize("type_name", ["VARCHAR", "DATE", "BLOB", "BOOLEAN", "DECIMAL(5,2)"])
 def test_other_parquet_types_count_as_text(tmp_path, type_name):
-    values = {
-        "DATE": ("2020-01-02", "2020-01-03"),
-        "BOOLEAN": ("false", "true"),
-        "DECIMAL(5,2)": ("1.25", "2.50"),
-    }.get(type_name, ("a", "b"))
+    values = {"DATE": ("2020-01-02", "2020-01-03"), "BOOLEAN": ("false", "true"), "DECIMAL(5,2)": ("1.25", "2.50")}.get(
+        type_name, ("a", "b")
+    )
     query = f"SELECT unnest([{values[1]!r}, {values[0]!r}, {values[1]!r}])::{type_name} AS a"
     path = copy(tmp_path / "a.parquet", query)
     assert by_label(count_reports(Source(path))) == {values[0]: 1, values[1]: 2}
@@ -125,8 +120,7 @@ def test_other_parquet_types_count_as_text(tmp_path, type_name):
 
 @pytest.mark.parametrize("value", ["[1, 2]", '{"a": 1}'])
 def test_lists_and_records_of_json_are_no_labels(tmp_path, value):
-    path = tmp_path / "a.jsonl"
-    path.write_text(f'{{"a": {value}, "b": "x"}}\n{{"a": {value}, "b": "[y]"}}\n')
+    path = written(tmp_path / "a.jsonl", f'{{"a": {value}, "b": "x"}}\n{{"a": {value}, "b": "[y]"}}\n')
     with refused(error=DataError, file=str(path), column="a"):
         count_reports(Source(path, column="a"))
     assert by_label(count_reports(Source(path, column="b"))) == {"x": 1, "[y]": 1}
@@ -516,16 +510,12 @@ def test_metadata_of_several_files(tmp_path):
         ("{}", "domain"),
         ('{"domain": {"first": 0, "last": 4}, "num_categories": 6}', "num_categories"),
         ('{"domain": {"first": 0, "last": 4}, "num_categories": 5}', "mechanism"),
-        (
-            '{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", "epsilon": NaN}',
-            "epsilon",
-        ),
+        ('{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", "epsilon": NaN}', "epsilon"),
     ],
 )
 def test_damaged_metadata(tmp_path, text, argument):
     path = tmp_path / "a.parquet"
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT 1 AS r) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
+    duckdb.execute(f"COPY (SELECT 1 AS r) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
     with refused(error=DataError, argument=argument, file=str(path)):
         read_metadata(path)
 
