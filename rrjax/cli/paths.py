@@ -25,12 +25,10 @@ from rrjax.io.write import check_writable, protecting, replacing
 
 @dataclass(frozen=True)
 class Paths:
-    """The mark of a flag, or of an argument, whose values are paths.
+    """The mark of a flag, or of an argument, whose values are paths that the command reads or writes.
 
-    Attributes:
-        use: Whether the command reads or writes the file; "fills" is a folder, of whose files it checks each itself.
-        over: Kinds of files that it may replace, as in `rrjax.io.write.check_writable`.
-        draws: Whether figures are written, which need the extra of plots.
+    "fills" is a folder, of whose files it checks each itself; `over` are kinds of files that it may replace, as in
+    `rrjax.io.write.check_writable`; `draws` says that figures are written, which need the extra of plots.
     """
 
     use: Literal["reads", "writes", "fills"]

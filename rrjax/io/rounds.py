@@ -145,8 +145,7 @@ class Memos:
         answers: `[M]` integers, or `[M, K]` bits.
         rounds: The rounds that were reported, in ascending order.
         unmoved: The complete reports of the last round, and the file that they become by a move, which is the only step
-            of the round after this memo was written; None if there is no round. Paths are relative to the memo's folder
-            where they can be.
+            of the round after this memo was written; None without. Relative to the memo's folder where they can be.
         generation: How often the memo was written.
     """
 
@@ -198,11 +197,9 @@ class Memos:
 
 @dataclass
 class MemoFile:
-    """A Parquet file of `Memos`, readable by its owner alone.
+    """A Parquet file of `Memos`, readable by its owner alone, which is created with the first round.
 
-    Attributes:
-        path: The file; it is created with the first round.
-        head: What all rounds have in common, in JSON's types: protocol, parameters, domain, columns.
+    `head` is what all rounds have in common, in JSON's types: protocol, parameters, domain, columns.
     """
 
     path: Path

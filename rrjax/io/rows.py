@@ -47,15 +47,10 @@ class Values:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The number of rows with each pair of reports.
+    """The number of rows with each pair of reports: `counts` is int64 `[K, L]`, over two `domains`.
 
-    Attributes:
-        counts: int64 `[K, L]`.
-        domains: The K categories of the first column and the L categories of the second.
-        columns: Names of the columns.
-        num_rows: Number of rows.
-        num_missing: Number of rows without an answer in one of the columns, or both; they are omitted.
-        from_data: Whether each of the domains is only the different values in the data.
+    Rows without an answer in a column, or both, are omitted (`num_missing`). `from_data` says of each domain whether it
+    is only the different values in the data.
     """
 
     counts: np.ndarray
@@ -74,10 +69,7 @@ def read_values(source: Source | str, domain: Labels | None = None) -> Values:
         domain: The K categories; None as in `count_reports`.
 
     Returns:
-        The values, a `Values` of 4 bytes per row.
-
-    Raises:
-        DataError: As `count_reports`.
+        The values, a `Values` of 4 bytes per row; errors as of `count_reports`.
     """
     values = read_rows(as_source(source).confidential(), as_domain(domain))
     if not values.num_missing:
@@ -170,10 +162,7 @@ def unseen_missing(source: Source, values: Values) -> list[str]:
 class Covariate:
     """A column as a covariate, row by row: numbers, or a factor as columns of zeros and ones.
 
-    Attributes:
-        name: Name of the column.
-        values: `[N]`, float64: numbers, or the number of the level; NaN if the value is missing.
-        levels: Levels of a factor, in order; None for numbers.
+    `values`, float64 `[N]`, are numbers, or the numbers of the `levels` of a factor; NaN if the value is missing.
     """
 
     name: str

@@ -38,14 +38,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 class Scan:
     """The query of one column of a source.
 
-    Attributes:
-        connection: Connection that runs it.
-        source: The files with their format.
-        column: Name of the column.
-        kind: The kind of its values.
-        sql: A query with the columns `row` (from 1 within its file, for a single file), `value` and, with a column of
-            counts, `amount`.
-        amount_kind: The kind of the counts.
+    `sql` has the columns `row` (from 1 within its file, for one file), `value` and, with a column of counts, `amount`.
     """
 
     connection: Connection

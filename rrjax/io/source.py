@@ -219,13 +219,7 @@ class Source:
 
 
 def read_metadata(path: Paths) -> Metadata | None:
-    """The metadata of Parquet files: mechanism, ε, domain and columns.
-
-    Args:
-        path: One file or several, or globs.
-
-    Returns:
-        The metadata common to all files; None if rrjax wrote none of them.
+    """The metadata common to Parquet files, one, several or globs; None if rrjax wrote none of them.
 
     Raises:
         DataError: Files that cannot be read, damaged metadata, or files that disagree.

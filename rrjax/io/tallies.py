@@ -399,13 +399,7 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
 
 
 def load_tally(path: str | PathLike[str]) -> StoredTally:
-    """A tally from a file of `save_tally`.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A `StoredTally` with the tally, equal to the written one, the mechanism and the domain.
+    """The tally in a file of `save_tally`, equal to the written one, with its mechanism and domain: a `StoredTally`.
 
     Raises:
         DataError: A file that cannot be read or is no tally, a mechanism that this version of rrjax does not have, or
