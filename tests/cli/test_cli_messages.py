@@ -41,9 +41,7 @@ PAIR = ("randomize", "v.csv", "--column", "a", "--column", "b", "--epsilon", "2"
 @pytest.mark.long
 def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     a, b, _ = write_values()
-    code, out, error = invoke(*PAIR, "--seed", "1")
-    assert code == 0, error
-    assert "disclosed without any privacy" in error
+    assert "disclosed without any privacy" in invoke.said(0, *PAIR, "--seed", "1")
     metadata = io.read_metadata("p.parquet")
     assert metadata is not None
     assert (metadata.columns, metadata.column, metadata.num_categories) == (("a", "b"), "a × b", 6)
@@ -53,8 +51,7 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     assert abs(kept - p) < 5 * np.sqrt(p * (1 - p) / len(a))
     out = invoke.done("test", "independent", "p.parquet")
     assert "p = 0.0001 " in out
-    code, out, error = invoke("test", "independent", "p.parquet", "--column", "a", "--column", "b", "--json")
-    result = strict(out)
+    result = invoke.json("test", "independent", "p.parquet", "--column", "a", "--column", "b")
     assert (result["columns"], result["num_categories"], result["tests"][0]["rejected"]) == (["a", "b"], [3, 2], True)
 
 
@@ -62,12 +59,9 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
 def test_independent_values_make_dependent_pairs_that_are_not_called_dependent(invoke):
     write_values(number=40_000)
     line = ("randomize", "v.csv", "--column", "a", "--column", "c", "--epsilon", "1", "--seed", "2")
-    code, _, error = invoke(*line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
-    assert code == 3
+    invoke.said(3, *line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
     Path("labels.txt").write_text("x\ny\nz\n")
-    code, _, error = invoke(*line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
-    assert code == 0, error
-    assert "domain" not in error
+    assert "domain" not in invoke.said(0, *line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
     assert invoke.json("test", "independent", "p.parquet", "--draws", "999")["tests"][0]["rejected"] is False
     # What a test that takes the reports for those of two randomizations says.
     reported = io.read_values(io.Source("p.parquet")).indices
@@ -261,8 +255,7 @@ def test_one_of_anything_is_singular(invoke):
 
 
 def test_standard_input_is_refused_with_what_to_do(invoke):
-    code, _, error = invoke("estimate", "-", "--format", "csv", "--epsilon", "1")
-    assert code == 3
+    error = invoke.said(3, "estimate", "-", "--format", "csv", "--epsilon", "1")
     assert isinstance(invoke.error, io.DataError)
     assert "file" in error  # the advice: save it to one
 

@@ -297,8 +297,7 @@ def test_a_memo_is_written_over_a_memo_only(collected):
 
 def test_copies_among_collections_are_told(collected):
     Path("again.csv").write_bytes(Path("r.csv").read_bytes().replace(b"\n", b"\r\n"))
-    code, _, out = collected("test", "equal", "r.csv", "again.csv", *READ[1:])
-    assert code == 0
+    out = collected.said(0, "test", "equal", "r.csv", "again.csv", *READ[1:])
     assert "r.csvandagain.csv" in "".join(out.split())  # however the lines are broken
     assert collected("estimate", "r.csv", "again.csv", *READ[1:])[0] == 3
     assert collected.error.file == "again.csv"

@@ -119,8 +119,7 @@ def test_rows_that_lack_something_are_named_or_left_out(invoke, survey):
     assert (invoke.error.column, invoke.error.row) == ("age", 6)
     double = np.asarray(columns["age"]) * 2
     io.write_table("double.csv", columns | {"twice": double, "age": np.asarray([str(each) for each in age], object)})
-    code, _, error = invoke("regress", "double.csv", *READ, "--covariates", "age,twice", "--drop-missing")
-    assert code == 3
+    error = invoke.said(3, "regress", "double.csv", *READ, "--covariates", "age,twice", "--drop-missing")
     assert invoke.error.column == "age"
     assert "covariate 'age', covariate 'twice'" in " ".join(error.split())
 

@@ -233,9 +233,7 @@ def test_what_cannot_be_read_is_refused_as_an_estimate_is(invoke):
         else:
             Path("r.csv").write_text(content)
         line = ("r.csv", "--epsilon", "1", *flags)
-        code, _, complaint = invoke("estimate", *line)
-        assert code == 3
-        assert made(invoke, *line, code=3)[1] == complaint
+        assert made(invoke, *line, code=3)[1] == invoke.said(3, "estimate", *line)
         assert not Path("r-report.html").exists()
     Path("r.csv").write_text("x\n1\n2\n")
     for flag, *flags in (

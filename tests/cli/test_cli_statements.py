@@ -154,8 +154,7 @@ def test_what_is_wrong_is_named(invoke):
     code, text = refused("--group", "x=1", *by, "--population", "p.csv", "--out", "p.csv")
     assert (code, "p.csv" in text) == (2, True)
     io.write_table("w.csv", {"a": np.asarray(["x", "y"] * 5, object), "w": np.asarray([1.0] * 9 + [-1])})
-    status, _, text = invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--weights", "w", "--top", "1")
-    assert status == 3
+    text = invoke.said(3, "estimate", "w.csv", "--column", "a", "--epsilon", "1", "--weights", "w", "--top", "1")
     assert (invoke.error.column, invoke.error.row) == ("w", 10)
     assert invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--mean")[0] == 2
     assert (invoke.error.flag, invoke.error.value) == ("--mean", "x")
@@ -174,9 +173,9 @@ def test_levels_and_labels_are_shown_not_obeyed(invoke):
         assert "we[/red]st" in out
         assert "[red]n[/red]" in out
         assert "nowhere" not in out
-    code, _, error = invoke("estimate", "odd.csv", *read, "--by", "place", "--group", "x=a,b", "--counts", "w")
-    assert code == 2
-    assert "--counts" in error
+    assert "--counts" in invoke.said(
+        2, "estimate", "odd.csv", *read, "--by", "place", "--group", "x=a,b", "--counts", "w"
+    )
 
 
 @pytest.mark.long
