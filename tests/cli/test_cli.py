@@ -217,6 +217,7 @@ def test_an_impossible_epsilon(invoke, command, epsilon):
         (["a.csv", "--epsilon", "1", "--domain", "latin.txt"], 3, ["latin.txt", "UTF-8"]),
         (["a.csv", "--epsilon", "1", "--delimiter", ";;"], 2, ["';;'"]),
         (["a.csv", "--epsilon", "1", "--level", "95"], 2, ["--level", "0.95?"]),
+        (["a.csv", "--epsilon", "1", "--level", "0"], 2, ["--level"]),
         (["a.csv", "--epsilon", "1", "--fdr", "5"], 2, ["--fdr", "0.05?"]),
         (["n.csv", "--epsilon", "1", "--counts", "n"], 3, ["n.csv", "2", "'-2'"]),
         (["a.csv", "--epsilon", "1", "--plot", "p.bmp"], 2, ["--plot", "p.bmp", ".png"]),

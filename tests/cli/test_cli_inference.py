@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cases import FLOAT
 from scipy import stats
+from written import write_counts
 
 import rrjax
 from rrjax import io
@@ -25,10 +26,6 @@ pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 COUNTS = np.array([5200, 2900, 1000, 900])
 DRAWS = ("--draws", "199")
-
-
-def write_counts(name, counts, labels="abcdefgh"):
-    io.write_table(name, {"label": np.array(list(labels[: len(counts)])), "n": np.asarray(counts)})
 
 
 READ = ("--column", "label", "--counts", "n", "--epsilon", "2")
@@ -92,15 +89,6 @@ def test_an_estimate_outside_its_interval_is_said(invoke):
         warned = [row for row in out.splitlines() if row.startswith("! ") and "believe the interval" in row]
         assert len(warned) == outside
         assert invoke.json(*line, *flags)["num_discovered_outside_interval"] == outside
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "meant"), [("--level", "95", "0.95?"), ("--level", "0", ""), ("--fdr", "5", "0.05?")]
-)
-def test_levels_that_are_none(invoke, flag, value, meant):
-    write_counts("r.csv", COUNTS)
-    error = invoke.refuses(flag, "estimate", "r.csv", *READ, flag, value)
-    assert meant in error
 
 
 @pytest.mark.long
@@ -305,16 +293,13 @@ def test_a_plan_for_epsilon_and_one_for_what_is_known(invoke):
         (("--categories", "1" + "0" * 23, "--epsilon", "1", "--users", "10"), "--categories"),
         (("--categories", "10", "--epsilon", "1", "--target-width", "1e-9"), "--target-width"),
         (("--categories", "10", "--epsilon", "1", "--users", "5", "--share", "2"), "--share"),
+        (("--categories", "10", "--target-rmse", "5", "--users", "5"), "--target-rmse"),
+        (("--categories", "10", "--epsilon", "-1", "--users", "5"), "--epsilon"),
         (("--categories", "10", "--epsilon", "1", "--target-rmse", "0.1", "--target-width", "0.1"), "--target-width"),
     ],
 )
 def test_plans_that_cannot_be(invoke, flags, flag):
     invoke.refuses(flag, "plan", *flags)
-
-
-@pytest.mark.parametrize("flags", [("--target-rmse", "5", "--users", "5"), ("--epsilon", "-1", "--users", "5")])
-def test_plans_for_what_is_no_rate_and_no_epsilon(invoke, flags):
-    assert flags[0] in invoke.said(2, "plan", "--categories", "10", *flags)
 
 
 @pytest.mark.long
