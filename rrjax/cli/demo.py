@@ -13,7 +13,7 @@ from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.options import Explain, Output, ask, flags
 from rrjax.cli.paths import FILLS, own_files
-from rrjax.cli.randomization import Randomization, make_reports
+from rrjax.cli.randomization import make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading, read_collection
 from rrjax.data.errors import check_installed
@@ -62,7 +62,7 @@ def demo(
         domain, more = f"1:{categories}", " --explain" * explain
         show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
         files = Files([str(values)], Reading(domain=domain))
-        made = make_reports(files, reports, Randomization(epsilon, seed))
+        made = make_reports(files, reports, epsilon, seed)
         show_made(made, reports, False)
         show.command(f"rrjax estimate {reports} --top 10 --out {table}{more}")
         collection = read_collection(Files([str(reports)]), None)

@@ -110,15 +110,11 @@ class SurveyDesign:
         """Refuses parameters that the design does not have, or that are missing."""
         if self.design is not None:
             self._read(self.design)
-        if self.mechanism is None:
+        entry = None if self.mechanism is None else TABLE[self.mechanism]
+        if self.mechanism is None or entry is None or entry.parameters is None:
             if self.parameter:
-                problem = f"{self.parameter[0]} is one of a survey design: name it with --mechanism"
-                raise UsageError.about("--parameter", problem, value=self.parameter[0])
-            return
-        entry = TABLE[self.mechanism]
-        if entry.parameters is None:
-            if self.parameter:
-                problem = f"{self.parameter[0]} is one of a survey design; {self.mechanism} has none"
+                instead = ": name it with --mechanism" if entry is None else f"; {self.mechanism} has none"
+                problem = f"{self.parameter[0]} is one of a survey design{instead}"
                 raise UsageError.about("--parameter", problem, value=self.parameter[0])
             return
         from rrjax.mechanisms.surveys.named import parameters_of

@@ -7,53 +7,12 @@ from typing import Annotated
 
 import typer
 
-from rrjax.cli import show
+from rrjax.cli import options, show
 from rrjax.cli.design import PANEL, SurveyDesign
-from rrjax.cli.options import (
-    WHICH,
-    Asked,
-    Confidence,
-    Ordered,
-    Output,
-    ask,
-    estimator_name,
-    estimator_names,
-    flags,
-    split,
-)
+from rrjax.cli.options import Asked, Confidence, Ordered, Output, ask, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
 from rrjax.data.errors import UsageError
 from rrjax.estimators.names import CLOSEST, LIKELIEST, NAMES
-
-
-@dataclasses.dataclass(frozen=True)
-class Samples:
-    """The flags of the two samples."""
-
-    sample: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN=FIRST,SECOND",
-            help="For a --mechanism of two samples: the column that says which sample (or question) a row is of, and "
-            "its two levels in the order of the parameters.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None
-    same_people: Annotated[
-        bool,
-        typer.Option(
-            "--same-people",
-            help="Both samples are answers of the same people, such as to a sensitive and an anchor question.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
-
-    def check(self, design: SurveyDesign) -> None:
-        """Refuses samples without a design of two."""
-        if not design.of_two_samples and (self.sample is not None or self.same_people):
-            flag = "--sample" if self.sample is not None else "--same-people"
-            raise UsageError(f"{flag} is for a --mechanism of two samples: leave it out", flag=flag)
-
 
 COLUMNS = "Several columns"
 
@@ -102,7 +61,7 @@ class Joint:
     @property
     def columns(self) -> list[str] | None:
         """The columns that are named; None for all."""
-        return None if self.joint is None else split("--joint", self.joint)
+        return None if self.joint is None else options.split("--joint", self.joint)
 
 
 @flags()
@@ -111,7 +70,23 @@ def estimate(
     *,
     epsilon: Epsilon = None,
     design: SurveyDesign,
-    samples: Samples,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=FIRST,SECOND",
+            help="For a --mechanism of two samples: the column that says which sample (or question) a row is of, and "
+            "its two levels in the order of the parameters.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    same_people: Annotated[
+        bool,
+        typer.Option(
+            "--same-people",
+            help="Both samples are answers of the same people, such as to a sensitive and an anchor question.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False,
     joint: Joint,
     reading: Reading,
     output: Output,
@@ -119,12 +94,12 @@ def estimate(
     estimator: Annotated[
         str | None,
         typer.Option(
-            parser=estimator_name,
-            autocompletion=estimator_names,
+            parser=options.estimator_name,
+            autocompletion=options.estimator_names,
             metavar="NAME",
             help=f"One estimator in place of {CLOSEST} (the closest) with {LIKELIEST} (the likeliest) beside it: "
             f"{', '.join(NAMES)}.",
-            rich_help_panel=WHICH,
+            rich_help_panel=options.WHICH,
         ),
     ] = None,
     ordered: Ordered = False,
@@ -149,10 +124,12 @@ def estimate(
     """
     from rrjax.reports.numbers import Numbers
 
-    samples.check(design)
+    if not design.of_two_samples and (sample is not None or same_people):
+        flag = "--sample" if sample is not None else "--same-people"
+        raise UsageError(f"{flag} is for a --mechanism of two samples: leave it out", flag=flag)
     with show.status("Counting …"):
-        found = read_any(Files(reports, reading), epsilon, design, joint.question, samples.sample)
-    given = {"estimator": estimator, "ordered": ordered, "same_people": samples.same_people, **confidence.given}
+        found = read_any(Files(reports, reading), epsilon, design, joint.question, sample)
+    given = {"estimator": estimator, "ordered": ordered, "same_people": same_people, **confidence.given}
     if joint.question is not None:
         answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
     elif asked.any() or isinstance(found, Numbers):

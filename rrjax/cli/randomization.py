@@ -42,23 +42,6 @@ Pair = tuple[tuple[str, str], tuple[str | None, str | None]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Randomization:
-    """How values are randomized."""
-
-    epsilon: float | None
-    """ε; None for a survey design, whose parameters determine it."""
-    seed: int | None
-    """Seed of a simulation; None for the system's secure random numbers."""
-    randomizer: Randomizer = dataclasses.field(default_factory=Randomizer)
-    pair: Pair | None = None
-    """Two columns whose pairs are randomized as one value, so that ε protects the pair."""
-    keep: tuple[str, ...] = ()
-    """Columns that are written beside the reports, unprotected."""
-    bins: io.Bins | None = None
-    """Bins of numbers, for the square wave."""
-
-
-@dataclasses.dataclass(frozen=True)
 class Randomized:
     """The reports that were written."""
 
@@ -107,17 +90,32 @@ def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
     return warnings
 
 
-def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
-    """Randomizes files of true values and writes the reports with all that is needed to estimate from them."""
+def make_reports(
+    files: Files,
+    out: Path,
+    epsilon: float | None,
+    seed: int | None,
+    randomizer: Randomizer | None = None,
+    pair: Pair | None = None,
+    keep: tuple[str, ...] = (),
+    bins: io.Bins | None = None,
+) -> Randomized:
+    """Randomizes files of true values and writes the reports with all that is needed to estimate from them.
+
+    ε is None for a survey design, and the seed for secure random numbers; of a `pair` of columns the pairs are
+    randomized as one value; `keep` are columns that are written beside the reports, unprotected; `bins` are for the
+    square wave.
+    """
     import jax
 
     from rrjax.mechanisms import MECHANISMS, ORDERED
 
-    seed, name, pair, keep = how.seed, how.randomizer.name, how.pair, how.keep
-    how.randomizer.check_epsilon(how.epsilon)
+    randomizer = randomizer or Randomizer()
+    name = randomizer.name
+    randomizer.check_epsilon(epsilon)
     check_values(files)
-    if how.bins is not None:
-        columns, values = None, io.read_bins(files.source, how.bins)
+    if bins is not None:
+        columns, values = None, io.read_bins(files.source, bins)
     elif pair is None:
         columns, values = None, io.read_values(files.source, files.domain)
     else:
@@ -126,7 +124,7 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
     num_categories = values.domain.num_categories
     beside = kept_of(files, keep, (values.column, *(columns or ())), values.present) if keep else None
     warnings = cautions(values, pair, seed)
-    if columns is None and how.bins is None:
+    if columns is None and bins is None:
         warnings += [
             f"--missing {form.printable(each)}: no value is that. Is it written as in the file?"
             for each in unseen_missing(files.source, values)
@@ -135,8 +133,8 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
         named = ", ".join(map(form.printable, keep))
         warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about column {values.column!r}.")
     coding = CODINGS[name]
-    design = how.randomizer.made(values.domain) if how.randomizer.is_design else None
-    client = client_of(name, num_categories, how.epsilon) if design is None else client_of_design(design)
+    design = randomizer.made(values.domain) if randomizer.is_design else None
+    client = client_of(name, num_categories, epsilon) if design is None else client_of_design(design)
 
     def kept(reports: Any) -> np.ndarray:
         return io.coded(coding, reports, num_categories)
@@ -154,9 +152,9 @@ def make_reports(files: Files, out: Path, how: Randomization) -> Randomized:
             # The ε asked for, because a simulation protects nobody.
             simple = isinstance(mechanism, rrjax.RandomizedResponse)
             effective = float(mechanism.effective_epsilon) if simple else float(client.epsilon)
-    bins = None if how.bins is None else (how.bins.low, how.bins.high)
+    ends = None if bins is None else (bins.low, bins.high)
     record = MechanismRecord(name, client.parameters)
-    metadata = metadata_of(values, record, effective, seed, columns=columns, range=bins)
+    metadata = metadata_of(values, record, effective, seed, columns=columns, range=ends)
     reports = np.concatenate(reports)
     # Two columns, and those that are kept, were read one after the other.
     io.write_reports(out, reports, metadata, kept=beside, check=files.check_unchanged)

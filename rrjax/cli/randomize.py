@@ -13,23 +13,11 @@ from typing import Annotated
 import typer
 
 from rrjax import io
-from rrjax.cli import show
+from rrjax.cli import randomization, show
 from rrjax.cli.design import Randomizer
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
 from rrjax.cli.options import Json, flags, split
 from rrjax.cli.paths import READS, Paths
-from rrjax.cli.randomization import (
-    Apart,
-    Pair,
-    Randomization,
-    Randomized,
-    cautions,
-    check_values,
-    make_apart,
-    make_reports,
-    randomness,
-    show_apart,
-)
 from rrjax.cli.reading import Files, Reading, parse_domain
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.metadata import Metadata
@@ -214,7 +202,7 @@ def randomize(
     randomizer: Randomizer,
     numbers: NumberRange,
     rounds: Rounds,
-    apart: Apart,
+    apart: randomization.Apart,
     reading: Reading,
 ) -> None:
     """Randomize true values into a file of reports that carries its mechanism, ε, K and domain.
@@ -271,8 +259,8 @@ def randomize(
         epsilons = apart.epsilons(check_epsilon(epsilon), len(columns))
         with show.status("Randomizing …"), written:
             kept = () if keep is None else tuple(split("--keep", keep))
-            made = make_apart(files, out, columns, domains, epsilons, seed, apart.columns_per_user, kept)
-        show_apart(*made, out, json)
+            made = randomization.make_apart(files, out, columns, domains, epsilons, seed, apart.columns_per_user, kept)
+        randomization.show_apart(*made, out, json)
         return
     if epsilon is not None and rounds.check(name):
         if pair is not None or keep is not None:
@@ -280,18 +268,18 @@ def randomize(
             raise UsageError(f"{flag}: {name} takes one column of values, and that of --user", flag=flag)
         with show.status("Randomizing …"), written:
             check_epsilon(epsilon)
-            check_values(files)
+            randomization.check_values(files)
             read = io.read_values(files.source, files.domain)
             made = make_round(files, read, out, rounds, name, epsilon, seed)
-        show_round(made, rounds, out, cautions(read, None, seed), json)
+        show_round(made, rounds, out, randomization.cautions(read, None, seed), json)
         return
     with show.status("Randomizing …"), written:
         kept = () if keep is None else tuple(split("--keep", keep))
-        made = make_reports(files, out, Randomization(epsilon, seed, randomizer, pair, kept, bins))
+        made = randomization.make_reports(files, out, epsilon, seed, randomizer, pair, kept, bins)
     show_made(made, out, json)
 
 
-def _pair(columns: list[str], domains: list[str]) -> Pair | None:
+def _pair(columns: list[str], domains: list[str]) -> randomization.Pair | None:
     """The two columns that are randomized as one value; None if fewer are named."""
     if len(columns) < 2:
         if len(domains) > 1:
@@ -316,7 +304,7 @@ def _pair(columns: list[str], domains: list[str]) -> Pair | None:
     return (columns[0], columns[1]), (first, second)
 
 
-def show_made(made: Randomized, out: Path, json: bool) -> None:
+def show_made(made: randomization.Randomized, out: Path, json: bool) -> None:
     """Prints what was written."""
     from rrjax.io.tallies import mechanism_of
     from rrjax.mechanisms import Design
@@ -356,7 +344,7 @@ def show_made(made: Randomized, out: Path, json: bool) -> None:
         epsilon = f"ε = {metadata.epsilon:g} nats asked for, {metadata.effective_epsilon:.12g} delivered"
     reports = form.number(made.num_reports, "report", "reports")
     yes = said(metadata.domain, known_yes(metadata.domain, mechanism if isinstance(mechanism, Design) else None))
-    show.say(f"{reports} {randomness(metadata)}; domain: {metadata.domain.describe()}{yes}; {epsilon}.")
+    show.say(f"{reports} {randomization.randomness(metadata)}; domain: {metadata.domain.describe()}{yes}; {epsilon}.")
     if rates is None:
         show.say(f"By {described(metadata)}: {law_in_words(metadata)}." if of_numbers else f"By {described(metadata)}.")
         show.show_files({"Reports": out})
