@@ -14,16 +14,8 @@ from rrjax.mechanisms import DESIGNS, Crosswise, ForcedResponse, NegativeQuestio
 from rrjax.mechanisms.table import TABLE
 
 pytestmark = pytest.mark.once
-DICE = [
-    "--domain",
-    "yesno.txt",
-    "--mechanism",
-    "forced-response",
-    "--parameter",
-    "truth=2/3",
-    "--parameter",
-    "forced=1/2,1/2",
-]
+DICE = ["--domain", "yesno.txt", "--mechanism", "forced-response"]
+DICE += ["--parameter", "truth=2/3", "--parameter", "forced=1/2,1/2"]
 COUNTED = ("--column", "answer", "--counts", "n")
 EXAMPLES = {
     "warner": ["truth_probability=0.3"],
@@ -240,15 +232,7 @@ def test_an_infinite_epsilon_is_said(answers):
         (("--mechanism", "mangat", "--parameter", "truth=0.7"), "--domain"),
         ((*DICE, "--epsilon", "1"), "--epsilon"),
         (
-            (
-                "--mechanism",
-                "forced-response",
-                "--parameter",
-                "truth=0.5",
-                "--parameter",
-                "forced=1/3,1/3,1/3",
-                *DICE[:2],
-            ),
+            (*DICE[:4], "--parameter", "truth=0.5", "--parameter", "forced=1/3,1/3,1/3"),
             "--mechanism",
         ),
         (("--mechanism", "dice", *DICE[:2]), "--mechanism"),

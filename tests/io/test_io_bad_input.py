@@ -232,10 +232,6 @@ def test_zero_bytes_are_no_text(tmp_path, encoding):
     refused(lambda: read_domain(path), path)
 
 
-def test_standard_input_is_refused_with_what_to_do():
-    refused(lambda: count_reports(Source("-", format="csv")), "-")
-
-
 def test_equal_names_of_columns(tmp_path):
     # Whichever is asked for, the labels or the counts, or none: nothing is guessed.
     path = written(tmp_path / "a.csv", "a,n, a,n\n1,2,3,4\n")
@@ -247,11 +243,6 @@ def test_equal_names_of_columns(tmp_path):
     ):
         read = (lambda: count_reports(source)) if counts is None else (lambda: read_counts(source, counts))  # noqa: B023
         refused(read, path, column=name)
-
-
-def test_counts_without_labels(tmp_path):
-    path = written(tmp_path / "a.csv", "3\n4\n")
-    refused(lambda: read_counts(Source(path, header=False), "1"), path, column="1")
 
 
 @pytest.mark.parametrize("bad", ["-1", "2.5", "'nan'::DOUBLE", "NULL", "'inf'::DOUBLE"])
@@ -283,11 +274,6 @@ def test_text_that_is_not_utf_8_in_parquet(tmp_path):
     message = refused(lambda: count_reports(path), path)
     assert "not UTF-8" in message
     assert "damaged" not in message
-
-
-def test_counts_that_are_all_zero(tmp_path):
-    path = written(tmp_path / "a.csv", "label,n\nx,0\ny,0\n")
-    refused(lambda: read_counts(Source(path), "n"), path, column="n")
 
 
 @pytest.mark.long
@@ -344,11 +330,6 @@ def test_malformed_csv(tmp_path, text, attributes):
     refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, **attributes)
 
 
-def test_a_short_row_far_down_is_not_dropped(tmp_path):
-    path = written(tmp_path / "a.csv", "a,b\n" + "1,2\n" * 100_000 + "5\n" + "1,2\n" * 10)
-    refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, row=100_002)
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -372,9 +353,30 @@ def test_malformed_json(tmp_path, text, line, suffix):
         refused(lambda: count_reports(source, Domain.range(0, 9)), path, row=line)  # noqa: B023
 
 
-def test_a_key_that_is_there_twice(tmp_path):
-    path = written(tmp_path / "a.jsonl", '{"a": 1}\n{"a": 2, "a": 3}\n')
-    refused(lambda: count_reports(Source(path), Domain.range(0, 9)), path, row=2)
+NINE = Domain.range(0, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "call", "attributes"),
+    [
+        ("a.csv", "3\n4\n", lambda path: read_counts(Source(path, header=False), "1"), {"column": "1"}),
+        ("a.csv", "label,n\nx,0\ny,0\n", lambda path: read_counts(Source(path), "n"), {"column": "n"}),
+        (  # a short row far down is not dropped
+            *("a.csv", "a,b\n" + "1,2\n" * 100_000 + "5\n" + "1,2\n" * 10),
+            *(lambda path: count_reports(Source(path, column="a"), NINE), {"row": 100_002}),
+        ),
+        ("a.jsonl", '{"a": 1}\n{"a": 2, "a": 3}\n', lambda path: count_reports(Source(path), NINE), {"row": 2}),
+    ],
+)
+def test_files_that_are_refused(tmp_path, name, text, call, attributes):
+    path = written(tmp_path / name, text)
+    refused(lambda: call(path), path, **attributes)
+
+
+def test_names_that_are_refused(tmp_path):
+    refused(lambda: count_reports(Source("-", format="csv")), "-")
+    path = written(tmp_path / "a.csv", "a\n1\n2\n")
+    refused(lambda: count_reports(Source(path, missing=("\0",))))
 
 
 def test_bad_value_among_files_of_different_types(tmp_path):
@@ -399,11 +401,6 @@ def test_formats(tmp_path):
     refused(lambda: count_reports(Source(hidden)), hidden)
     sessions = written(tmp_path / "a.dat", "1 2\n")
     refused(lambda: count_reports(Source(sessions, column="a")), sessions, column="a")
-
-
-def test_null_characters(tmp_path):
-    path = written(tmp_path / "a.csv", "a\n1\n2\n")
-    refused(lambda: count_reports(Source(path, missing=("\0",))))
 
 
 def test_without_duckdb(tmp_path):
