@@ -493,25 +493,6 @@ def test_metadata_of_several_files(tmp_path):
             count_reports(Source(pair))
 
 
-@pytest.mark.parametrize(
-    ("text", "argument"),
-    [
-        ("{", None),
-        ("[]", None),
-        ("[" * 100_000, None),
-        ("{}", "domain"),
-        ('{"domain": {"first": 0, "last": 4}, "num_categories": 6}', "num_categories"),
-        ('{"domain": {"first": 0, "last": 4}, "num_categories": 5}', "mechanism"),
-        ('{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", "epsilon": NaN}', "epsilon"),
-    ],
-)
-def test_damaged_metadata(tmp_path, text, argument):
-    path = tmp_path / "a.parquet"
-    duckdb.execute(f"COPY (SELECT 1 AS r) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
-    with refused(error=DataError, argument=argument, file=str(path)):
-        read_metadata(path)
-
-
 @pytest.mark.long
 def test_counts_grow_with_the_domain_not_with_the_rows(tmp_path):
     path = copy(tmp_path / "a.parquet", "SELECT range * 7919 % 1423000 AS a FROM range(2000000)")
