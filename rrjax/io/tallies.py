@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rrjax.data.mixture import Mixture
     from rrjax.data.tally import Tally
-    from rrjax.mechanisms import SupportMechanism
+    from rrjax.mechanisms import Design, SupportMechanism
 
 _TYPES: dict[Coding, str] = {
     "numbers": "INTEGER",
@@ -135,12 +135,17 @@ def _of_labels(source, metadata, mechanism):
 
     counted = count_reports(source)
     if isinstance(mechanism, Design):
-        counts = as_jax_integers(counted.counts)
-        tally = replace(mechanism.tally_of_counts(counts), domain=counted.domain)
-        return Tallied(counted, mechanism, tally, mechanism.mixture_of_counts(counts))
+        return tallied_answers(counted, mechanism)
     tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism, counted.domain)
     lift = Scaling(mechanism.expm1_epsilon, mechanism.num_categories)
     return Tallied(counted, mechanism, tally, Mixture(counted.counts, 1.0, lift))
+
+
+def tallied_answers(counted: CountedReports, design: Design) -> Tallied:
+    """The tally and the likelihood of counted answers to a survey design."""
+    counts = as_jax_integers(np.asarray(counted.counts))
+    tally = replace(design.tally_of_counts(counts), domain=counted.domain)
+    return Tallied(counted, design, tally, design.mixture_of_counts(counts))
 
 
 def _of_numbers(source, metadata, mechanism):

@@ -18,12 +18,12 @@ from rrjax.data.errors import ArgumentError, DataError, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.io.domain import Domain
 from rrjax.io.frames import lazy
-from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
+from rrjax.io.labels import Labels, as_domain
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.source import Source, copies, identity
-from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of
+from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
     TWO_SAMPLES,
@@ -499,10 +499,7 @@ def _fitting(design, domain):
 
 def of_design(counted, made, source=None, from_counts=True):
     """Reports of the counted answers to a survey design."""
-    counts = as_jax_integers(np.asarray(counted.counts))
-    tally = dataclasses.replace(made.tally_of_counts(counts), domain=counted.domain)
-    tallied = Tallied(counted, made, tally, made.mixture_of_counts(counts))
-    return Reports(counted, float(made.epsilon), tallied, source, from_counts)
+    return Reports(counted, float(made.epsilon), tallied_answers(counted, made), source, from_counts)
 
 
 def _tallied(source, name, epsilon, counts):
