@@ -18,8 +18,8 @@ from rrjax.data.errors import ArgumentError, DataError, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.io.domain import Domain
 from rrjax.io.frames import lazy
-from rrjax.io.numbers import of_numbers
 from rrjax.io.labels import Labels, as_domain
+from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.source import Source, copies, identity
