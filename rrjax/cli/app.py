@@ -135,10 +135,6 @@ def _root(
     context.with_resource(starting(Start(alone=bool(context.obj), keep=not no_cache)))
 
 
-def _register() -> None:
-    for panel, names in COMMANDS.items():
-        for name in names:
-            app.command(name, cls=LazyCommand, help=_help_of(name), rich_help_panel=panel)(lambda: None)
-
-
-_register()
+for _panel, _names in COMMANDS.items():
+    for _name in _names:
+        app.command(_name, cls=LazyCommand, help=_help_of(_name), rich_help_panel=_panel)(lambda: None)

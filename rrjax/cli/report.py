@@ -105,18 +105,15 @@ def report(
         with ending_at_once():
             page = page_of(collection, level, top, **given)
         status.update("Writing …")
-        page.write(out, title, _command_line(context))
+        line = ("rrjax", str(context.info_name), *_words_of(context))
+        page.write(out, title, [shlex.quote(word) for word in line])
     show.say(collection.summary())
     show.warn(page.warnings)
     show.show_files({"Page": out})
 
 
-def _command_line(context: typer.Context) -> list[str]:
-    """The words of the command as it was given, quoted, with file names in place of paths."""
-    return [shlex.quote(word) for word in ("rrjax", str(context.info_name), *_words_of(context))]
-
-
 def _words_of(context: typer.Context) -> Iterator[str]:
+    """The words of the command as it was given, with file names in place of paths."""
     for parameter in context.command.params:
         value: Any = context.params.get(parameter.name or "")
         source = context.get_parameter_source(parameter.name or "")

@@ -389,7 +389,11 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     record = {
         "num_users": number.item(),
         "rates": {
-            name: [np.asarray(weight).astype(float).tolist(), _dtype_of(weight)]
+            # A number on the host is stored as one, without a dtype.
+            name: [
+                np.asarray(weight).astype(float).tolist(),
+                None if isinstance(weight, int | float) else np.asarray(weight).dtype.name,
+            ]
             for name, weight in tally.rates._asdict().items()
         },
         "fingerprint": tally.domain,
@@ -423,7 +427,10 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
             raise DataError(f"{file} holds no tally. Reports are counted by read_tally.", file=file)
         columns = connection.execute(f"SELECT label, support FROM {parquet([file])}").fetchnumpy()
     record = json.loads(text)
-    domain = _domain_of_labels(columns["label"]) if record["labelled"] else None
+    domain, labels = None, columns["label"]
+    if record["labelled"]:
+        ends = labels.dtype.kind in "iu" and (int(labels[0]), int(labels[-1]))
+        domain = Domain.range(*ends) if ends else Domain.of(map(str, labels))
     if domain is not None and domain.fingerprint != record["fingerprint"]:
         raise DataError(f"{file}: the labels are not those that the tally was stored with.", file=file, column="label")
     support = np.asarray(columns["support"])
@@ -452,17 +459,6 @@ def domain_of(fingerprint: Any) -> Domain | None:
     if labels is None:
         return None
     return Domain.range(labels.start, labels.stop - 1) if isinstance(labels, range) else Domain.of(labels)
-
-
-def _domain_of_labels(labels):
-    if labels.dtype.kind in "iu":
-        return Domain.range(int(labels[0]), int(labels[-1]))
-    return Domain.of(map(str, labels))
-
-
-def _dtype_of(weight) -> str | None:
-    """The dtype of an array, or None for a number on the host, which is stored as one."""
-    return None if isinstance(weight, int | float) else np.asarray(weight).dtype.name
 
 
 def _record_of(mechanism: SupportMechanism, tally: Tally) -> dict[str, Any]:
