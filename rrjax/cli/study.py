@@ -19,8 +19,7 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.jobs import PRESETS, Job, Wish, check_wish, jobs_of
 from rrjax.cli.options import Explain, Json, flags
-from rrjax.cli.own_files import own_files
-from rrjax.cli.paths import FILLS, READS
+from rrjax.cli.paths import FILLS, READS, own_files
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError, check_installed
@@ -221,7 +220,6 @@ def _run_job(job: Job, folder: Path, machine: Machine, line: Bar) -> None:
 def _write(evaluation: Evaluation, status: Status) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
     from rrjax.study import drawings, paper
-    from rrjax.study.paper import claims_table
     from rrjax.study.report import provenance, write_dataset, write_figures, write_report
 
     what, folder, jobs, em = evaluation.what, evaluation.folder, evaluation.jobs, evaluation.em
@@ -253,14 +251,7 @@ def _write(evaluation: Evaluation, status: Status) -> list[Path]:
         status.update(Text(f"Drawing {number} of {len(listed)}: {drawing.title} …"))
 
     with closing(write_figures(folder / "figures", listed, begun)) as drawn:
-        write_report(
-            report,
-            title=title,
-            summary=summary,
-            datasets=datasets,
-            figures=drawn,
-            extra_tables=claims_table(datasets["study"]) if what in ("paper", "quick") and "study" in datasets else (),
-        )
+        write_report(report, title=title, summary=summary, datasets=datasets, figures=drawn)
     return [*files, folder / "figures", report]
 
 

@@ -2,7 +2,7 @@
 
 from rrjax.data.errors import StudyError
 from rrjax.study import paper
-from rrjax.study.paper import check_claims, convergence
+from rrjax.study.paper import convergence
 from rrjax.study.products import JointCounts
 from rrjax.study.rankings import ranking, ranking_rows
 from rrjax.study.report import write_report
@@ -12,7 +12,6 @@ __all__ = [
     "JointCounts",
     "Study",
     "StudyError",
-    "check_claims",
     "convergence",
     "paper",
     "ranking",
