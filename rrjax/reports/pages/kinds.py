@@ -15,7 +15,7 @@ from rrjax import inference
 from rrjax.data.errors import ArgumentError, DataError, UsageError, option
 from rrjax.figures import html
 from rrjax.figures.html import Markup
-from rrjax.io.memos import MemoFile, head_of
+from rrjax.io.rounds import MemoFile, head_of
 from rrjax.reports import form
 from rrjax.reports.answer import Caution
 from rrjax.reports.association import SIGNIFICANT, Pairs, measured
