@@ -21,19 +21,27 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.randomized_response import RandomizedResponse
     from rrjax.mechanisms.sampled import Sampled, SampledWithFakes
     from rrjax.mechanisms.subset_selection import SubsetSelection
-    from rrjax.mechanisms.surveys.compliance import (
+    from rrjax.mechanisms.surveys.design import Design
+    from rrjax.mechanisms.surveys.one_sample import (
+        Crosswise,
+        ForcedResponse,
+        Kuk,
+        Mangat,
+        NegativeQuestion,
+        NonCompliance,
+        Triangular,
+        UnrelatedQuestion,
+        Warner,
+    )
+    from rrjax.mechanisms.surveys.two_samples import (
         AnchoredCrosswise,
         CheatingDetection,
         Compliance,
         SelfProtection,
         StochasticLieDetector,
+        TwoSamples,
+        UnrelatedQuestionTwoSamples,
     )
-    from rrjax.mechanisms.surveys.design import Design
-    from rrjax.mechanisms.surveys.negative_question import NegativeQuestion
-    from rrjax.mechanisms.surveys.non_compliance import NonCompliance
-    from rrjax.mechanisms.surveys.replacing import ForcedResponse, UnrelatedQuestion
-    from rrjax.mechanisms.surveys.two_samples import TwoSamples, UnrelatedQuestionTwoSamples
-    from rrjax.mechanisms.surveys.yes_or_no import Crosswise, Kuk, Mangat, Triangular, Warner
     from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 
     DESIGNS: dict[str, type[Design]]
@@ -93,11 +101,11 @@ __all__ = [
 
 _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "Channel": "channel",
-    "Compliance": "surveys.compliance",
+    "Compliance": "surveys.two_samples",
     "Design": "surveys.design",
     "Mechanism": "mechanism",
     "MechanismFactory": "mechanism",
-    "NonCompliance": "surveys.non_compliance",
+    "NonCompliance": "surveys.one_sample",
     "Product": "product",
     "Sampled": "sampled",
     "SampledWithFakes": "sampled",

@@ -57,7 +57,7 @@ def _check_order(name: str, text: str, domain: Domain | None) -> None:
     In the order of the domain it is clear for yes and no, and for equal numbers. R's packages have no first, and
     numbers that sum to one with the truth only.
     """
-    from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
+    from rrjax.mechanisms.surveys.design import SUM_TOLERANCE
     from rrjax.mechanisms.surveys.named import as_numbers
 
     numbers = as_numbers(name, text, several=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, cast
 
 from rrjax.data.errors import option, refusal
 from rrjax.io.domain import Domain
 from rrjax.mechanisms import Design
-from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.reports import form
 
 MEANINGS = {
@@ -20,7 +20,7 @@ MEANINGS = {
 
 def known_yes(domain: Domain, design: Design | None) -> int | None:
     """The category number of yes among the answers to a design; None where no answer is the yes."""
-    if isinstance(design, YesOrNo) and not design.symmetric:
+    if design is not None and design.yes_category is not None and not design.symmetric:
         return design.yes_category
     return None if design is None else domain.place_of_yes
 
@@ -63,10 +63,10 @@ def with_yes(design: Design, domain: Domain, label: str | None) -> Design:
     Raises:
         ArgumentError, UsageError: As `place_of_yes`, or a yes for a design that has none.
     """
-    if isinstance(design, YesOrNo):
+    if design.yes_category is not None:
         known = not design.symmetric or label is not None or domain.place_of_yes is not None
         place = place_of_yes(domain, design.name, label) if known else 0
-        return dataclasses.replace(design, yes_category=place)
+        return dataclasses.replace(cast("Any", design), yes_category=place)
     if label is not None:
         problem = f"{_yes(label)}: {design.name} has no yes; its numbers may be named, such as LABEL:1/6"
         raise refusal("parameters", problem, flag="--parameter", value=label)
