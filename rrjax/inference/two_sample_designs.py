@@ -342,7 +342,7 @@ def _fitted(counts, yes, level, region: Region):
 
 
 @partial(jax.jit, static_argnums=3)
-def _result(counts, yes, fit, same_people):
+def _result(counts, yes, fit: _Fit, same_people):
     kinds, number = fit.best.point, jnp.sum(counts, axis=1)
     spread = fit.covariance
     if same_people:

@@ -10,16 +10,13 @@ from rrjax.mechanisms.table import PARTS, TABLE, names_in
 
 if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
-    from rrjax.mechanisms.columns import HadamardResponse
-    from rrjax.mechanisms.discrete_square_wave import DiscreteSquareWave
+    from rrjax.mechanisms.columns import HadamardResponse, ProjectiveGeometry
     from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
     from rrjax.mechanisms.longitudinal.protocol import TwoStages
     from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism, SupportMechanism
-    from rrjax.mechanisms.ordered import Geometric, SquareWave
-    from rrjax.mechanisms.product import Product
-    from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
+    from rrjax.mechanisms.ordered import DiscreteSquareWave, Geometric, SquareWave
+    from rrjax.mechanisms.product import Product, Sampled, SampledWithFakes
     from rrjax.mechanisms.randomized_response import RandomizedResponse
-    from rrjax.mechanisms.sampled import Sampled, SampledWithFakes
     from rrjax.mechanisms.subset_selection import SubsetSelection
     from rrjax.mechanisms.surveys.design import Design
     from rrjax.mechanisms.surveys.one_sample import (
@@ -107,8 +104,8 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "MechanismFactory": "mechanism",
     "NonCompliance": "surveys.one_sample",
     "Product": "product",
-    "Sampled": "sampled",
-    "SampledWithFakes": "sampled",
+    "Sampled": "product",
+    "SampledWithFakes": "product",
     "PureMechanism": "mechanism",
     "SquareWave": "ordered",
     "SupportMechanism": "mechanism",

@@ -17,8 +17,7 @@ from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import LogRows, Mechanism
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import looked_up, refuse_spread, together
 from rrjax.numerics.sums import accurate_sum
@@ -73,6 +72,10 @@ class Channel(Mechanism):
     def num_reports(self) -> int:
         """M, the number of kinds of reports."""
         return self.matrix.shape[-1]
+
+    @property
+    def num_kinds(self) -> int:
+        return self.num_reports
 
     @property
     def epsilon(self) -> Float[Array, ""]:

@@ -25,8 +25,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import best_num_buckets, num_buckets_of, two_buckets
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, settled, tally_if
-from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.mechanisms.unary import independent
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, repeat
@@ -44,6 +43,7 @@ _MANY_CATEGORIES = 1024
 class Hashing(PureMechanism):
     """A mechanism whose reports are a seed and a bucket; a report supports the categories hashed to its bucket."""
 
+    independent: ClassVar[bool] = True
     num_buckets: int | None = None
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Base classes of mechanisms: randomizers, and pure mechanisms, whose reports support sets of categories.
+"""Base classes of mechanisms, the likelihood of single reports, and a mechanism with its categories in another order.
 
 A pure mechanism has two probabilities. A report supports the user's own category with probability p, and any other
 category with probability q. The closed forms, intervals and tests of single categories need only these. The likelihood
@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,16 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_scalar, as_true_counts, check_key, float_dtype, int_dtype
+from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, float_dtype, int_dtype
 from rrjax.data.categories import check_epsilon, check_num_categories
-from rrjax.data.linear_maps import Dense, incidence
+from rrjax.data.linear_maps import Dense, Lift, incidence
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import gathered
-from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.numerics.programs import program
+from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import expm1_epsilon
+from rrjax.numerics.sums import expm1_epsilon, log_sum
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
@@ -35,8 +35,49 @@ CELLS = 1 << 24
 """Largest number of cells (users × categories) in one step of a loop."""
 
 
+@exportable
+class LogRows(NamedTuple):
+    """The likelihood of each report: P(report | θ) = exp(scale)·(exp(base) + Σ_i exp(lift_i)·θ_i).
+
+    It has all factors, for losses, and overflows at no ε. `base` is the part common to all values, as in `Mixture`. The
+    scale is separate because it may be a sum of 10⁵ terms, and its rounding would exceed the other parts.
+
+    Attributes:
+        scale: `[*s]`, nats.
+        base: `[*s]`, nats, at most about zero.
+        lift: `[*s, K]`, nats, −∞ for values whose likelihood is the base.
+    """
+
+    scale: Float[Array, "*s"]
+    base: Float[Array, "*s"]
+    lift: Float[Array, "*s K"]
+
+    def log_probability(self, log_theta: Float[Array, "*s K"]) -> Float[Array, "*s"]:
+        """Log P(report | θ) of each report, nats; each report has its own log θ."""
+        dtype = log_theta.dtype
+        lifted = log_sum(self.lift.astype(dtype) + log_theta)
+        return self.scale.astype(dtype) + jnp.logaddexp(self.base.astype(dtype), lifted)
+
+    def where(self, kept: Bool[ArrayLike, "*s"], otherwise: float) -> LogRows:
+        """The rows, with the others than `kept` filled with one number; NaN makes their derivatives NaN too."""
+        kept = jnp.asarray(kept)
+        scale, base = (jnp.where(kept, part, otherwise) for part in (self.scale, self.base))
+        return LogRows(scale, base, jnp.where(kept[..., None], self.lift, otherwise))
+
+
+def log_gain(epsilon: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """Log(1 − e^−ε): the lift of a supported category relative to its own likelihood."""
+    return jnp.log(-jnp.expm1(-epsilon))
+
+
+def log_probability_of_block(epsilon: ArrayLike, ratio: float, log_holding: float) -> Float[Array, ""]:
+    """Log-probability of a report, a block of a block design, for a user whose category is in the block."""
+    epsilon = jnp.asarray(epsilon).astype(float_dtype())
+    return -log_holding - jnp.log1p((ratio - 1) * jnp.exp(-epsilon))
+
+
 class Mechanism(abc.ABC):
-    """The base class of whatever randomizes: its reports and their likelihood. A pytree with K static.
+    """The base class of all that randomizes: its reports and their likelihood. A pytree with K static.
 
     A mechanism whose reports support categories also has `rates`, `tally` and `collect`, and so every estimator,
     interval, test, model and study: pure mechanisms, and survey designs, whose rates differ by category.
@@ -51,11 +92,20 @@ class Mechanism(abc.ABC):
 
     dependence: ClassVar[Dependence] = "negative"
     """Dependence between support counts, for `inference.discoveries`; "negative" includes independence."""
+    independent: ClassVar[bool] = False
+    """Whether the supports of different categories are independent, for given users."""
+    same_size: ClassVar[bool] = False
+    """Whether all reports support the same number of categories."""
 
     names_one: ClassVar[bool] = False
     """Whether each report names exactly one category, which it supports; or which it denies, supporting all others."""
     denies: ClassVar[bool] = False
     """Whether a report may be less likely from a user with the category that it names."""
+
+    @property
+    def num_kinds(self) -> int | tuple[int, ...] | None:
+        """The number of kinds of reports if these are numbers from 0, such as categories; None for other reports."""
+        return self.num_categories if self.names_one else None
 
     @property
     def note(self) -> str:
@@ -186,13 +236,8 @@ class SupportMechanism(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class PureMechanism(SupportMechanism):
-    """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
-
-    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
-    registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
-    faster count, or with a known law of its collections, overrides them.
-    """
+class OfEpsilon(Mechanism):
+    """A mechanism of K and ε, which are checked as far as they are known."""
 
     num_categories: int
     epsilon: ArrayLike
@@ -201,6 +246,16 @@ class PureMechanism(SupportMechanism):
         check_num_categories(self.num_categories)
         object.__setattr__(self, "num_categories", int(self.num_categories))  # a NumPy integer overflows
         check_epsilon(self.epsilon)
+
+
+@dataclasses.dataclass(frozen=True)
+class PureMechanism(OfEpsilon, SupportMechanism):
+    """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
+
+    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
+    registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
+    faster count, or with a known law of its collections, overrides them.
+    """
 
     @property
     @abc.abstractmethod
@@ -376,6 +431,61 @@ def settled(parameter: int | None, name: str) -> int:
             f"epsilon is traced, or no positive scalar, so it cannot choose {name}: give {name}, a static integer"
         )
     return parameter
+
+
+@register(data_fields=["lift"], meta_fields=["order"])
+@dataclasses.dataclass(frozen=True)
+class _ReorderedLift(Lift):
+    """A lift whose category i is category `order[i]` of another one."""
+
+    lift: Lift
+    order: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.lift.shape
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
+        return self.lift(jnp.zeros_like(theta).at[jnp.asarray(self.order)].set(theta))
+
+    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
+        return self.lift.transpose(weights)[jnp.asarray(self.order)]
+
+
+@register(data_fields=["mechanism"], meta_fields=["order"])
+@dataclasses.dataclass(frozen=True)
+class Reordered(Mechanism):
+    """A mechanism with category `order[i]` as its category i, such as that which others are compared with as 0.
+
+    Attributes:
+        mechanism: Any mechanism; the reports are its own.
+        order: K different categories. Static.
+    """
+
+    mechanism: Any
+    order: tuple[int, ...]
+
+    @property
+    def num_categories(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """K."""
+        return len(self.order)
+
+    @property
+    def epsilon(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That of the mechanism."""
+        return self.mechanism.epsilon
+
+    def randomize(self, key: Array, values: ArrayLike) -> Array:
+        values = as_values(values, self.num_categories, "values")
+        return self.mechanism.randomize(key, jnp.asarray(self.order)[values])
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        mixture = self.mechanism.mixture(reports)
+        return Mixture(mixture.weights, mixture.base, _ReorderedLift(mixture.lift, self.order))
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        rows = self.mechanism.log_rows(reports)
+        return rows._replace(lift=rows.lift[..., jnp.asarray(self.order)])
 
 
 _expm1_epsilon = program(expm1_epsilon)

@@ -1,7 +1,8 @@
-"""Mechanisms for ordered values: the geometric mechanism for integers on a range, and the square wave for [0, 1]."""
+"""Mechanisms for values in order: the geometric one for integers, the square wave for bins, and for [0, 1]."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any, ClassVar
 
@@ -12,15 +13,15 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype, int_dtype, is_real
-from rrjax.data.categories import as_integer, check_num_categories
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Decay
+from rrjax.data.mechanism_parameters import half_width_of
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
-from rrjax.mechanisms.mechanism import Mechanism, check_epsilon, known_epsilon
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import LogRows, OfEpsilon, known_epsilon, settled
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import together
 from rrjax.numerics.special import exp_minus
@@ -30,9 +31,43 @@ LARGEST_EPSILON = 1e4
 """Largest ε, nats; a larger ε changes no result in float32."""
 
 
+class _Binned(OfEpsilon):
+    """A mechanism for values in order whose reports are numbers from 0; by default by its channel."""
+
+    @property
+    @abc.abstractmethod
+    def num_reports(self) -> int:
+        """The number of kinds of reports."""
+
+    @property
+    def num_kinds(self) -> int:
+        return self.num_reports
+
+    @abc.abstractmethod
+    def channel(self) -> Channel:
+        """The probabilities of the reports for each value."""
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        return self.channel().randomize(key, values)
+
+    def count(self, reports: ArrayLike) -> Int[Array, " M"]:
+        """The number of reports of each kind, as `rrjax.count`."""
+        return count(reports, self.num_reports)
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        return self.channel().mixture(reports)
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        return self.channel().log_rows(reports)
+
+    def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
+        """As `Channel.debias`."""
+        return self.channel().debias(reports)
+
+
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class Geometric(Mechanism):
+class Geometric(_Binned):
     """The geometric mechanism on 0 … K − 1, for ordered values with distances. A pytree, ε its leaf.
 
     Discrete Laplace noise, P(z) = (1 − r)/(1 + r)·r^|z|, is added to the value; a sum beyond an end is reported as that
@@ -65,14 +100,6 @@ class Geometric(Mechanism):
 
     name: ClassVar[str] = "geometric"
 
-    num_categories: int
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        check_num_categories(self.num_categories)
-        object.__setattr__(self, "num_categories", int(self.num_categories))
-        check_epsilon(self.epsilon)
-
     @property
     def num_reports(self) -> int:
         """K, the number of kinds of reports."""
@@ -96,15 +123,8 @@ class Geometric(Mechanism):
         check_key(key)
         return _randomize_geometric(self, key, as_values(values, self.num_categories, "values"))
 
-    def count(self, reports: ArrayLike) -> Int[Array, " K"]:
-        """The number of reports of each value, `[K]`, as `rrjax.count`."""
-        return count(reports, self.num_categories)
-
     def mixture(self, reports: ArrayLike) -> Mixture:
         return Mixture(self.count(reports), 0.0, Decay(self.rate, self.num_categories))
-
-    def log_rows(self, reports: ArrayLike) -> LogRows:
-        return self.channel().log_rows(reports)
 
 
 def _geometric_matrix(xp: Any, rate, size):
@@ -129,9 +149,77 @@ def _randomize_geometric(mechanism, key, values):
     return jnp.where(inside & (rate > 0), report, -1).reshape(values.shape)
 
 
+@register(data_fields=["epsilon"], meta_fields=["num_categories", "half_width"])
+@dataclasses.dataclass(frozen=True)
+class DiscreteSquareWave(_Binned):
+    """The square wave on bins: values are bins 0 … K − 1, and reports are bins 0 … K + 2h − 1. A pytree, ε its leaf.
+
+    A value v reports each of the 2h + 1 bins from v to v + 2h with probability p = e^ε/((2h + 1)e^ε + K − 1), and each
+    of the other K − 1 bins with q = p·e^−ε. Report u stands for the place u − h, so places reach h bins beyond both
+    ends. A report depends on a number through its bin alone: estimates of the shares of bins assume nothing about the
+    places of numbers within their bins. `SquareWave` is the continuous mechanism; h = ⌊b·K⌋ with its half-width b.
+
+    `rrjax.secure.client("square-wave", …)` draws the same reports for real collections, and `rrjax randomize
+    --mechanism square-wave` writes them to files.
+
+    Args:
+        num_categories: K, the number of bins, at least 2.
+        epsilon: Scalar, nats; a float or a traced array.
+        half_width: h, an integer from 0; None chooses by K and ε.
+
+    Raises:
+        ValueError: K < 2, ε a number that is not positive, or h out of range.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.DiscreteSquareWave(num_categories=8, epsilon=1.0)
+        >>> mechanism.half_width, mechanism.num_reports, mechanism.channel().matrix.shape
+        (2, 12, (8, 12))
+        >>> print(f"{mechanism.channel().epsilon:.4f}")
+        1.0000
+
+    References:
+        Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li, "Estimating numerical distributions under local differential
+        privacy", SIGMOD 2020, §5.4: arXiv:1912.01051.
+    """
+
+    name: ClassVar[str] = "square-wave"
+
+    half_width: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        chosen = half_width_of(self.half_width, self.num_categories, known_epsilon(self.epsilon))
+        object.__setattr__(self, "half_width", chosen)
+
+    @property
+    def note(self) -> str:
+        return f"half-width {self._half_width():,}"
+
+    @property
+    def num_reports(self) -> int:
+        """K + 2h, the number of kinds of reports."""
+        return self.num_categories + 2 * self._half_width()
+
+    def channel(self) -> Channel:
+        """The probabilities of the reports for each bin, `[K, K + 2h]`."""
+        number, window = self.num_categories, 2 * self._half_width() + 1
+        offset = np.arange(self.num_reports) - np.arange(number)[:, None]
+        near = (offset >= 0) & (offset < window)
+        known = known_epsilon(self.epsilon)
+        xp: Any = jnp if known is None else np
+        ratio = xp.exp(-(as_scalar(self.epsilon, float_dtype()) if known is None else known))
+        p = 1 / (window + (number - 1) * ratio)
+        matrix = xp.where(near, p, p * ratio)
+        return Channel(xp.where(ratio < 1, matrix, xp.nan) if known is None else matrix)
+
+    def _half_width(self) -> int:
+        return settled(self.half_width, "half_width")
+
+
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_reports"])
 @dataclasses.dataclass(frozen=True)
-class SquareWave(Mechanism):
+class SquareWave(OfEpsilon):
     """The square wave mechanism for numbers in [0, 1]. A pytree, ε its leaf.
 
     A report is a number in [−b, 1 + b], with density p within b of the value and q = p·e^−ε elsewhere. The window
@@ -163,14 +251,10 @@ class SquareWave(Mechanism):
         privacy", SIGMOD 2020: arXiv:1912.01051.
     """
 
-    num_categories: int
-    epsilon: ArrayLike
     num_reports: int | None = None
 
     def __post_init__(self) -> None:
-        check_num_categories(self.num_categories)
-        object.__setattr__(self, "num_categories", int(self.num_categories))
-        check_epsilon(self.epsilon)
+        super().__post_init__()
         chosen = self.num_categories if self.num_reports is None else as_integer(self.num_reports, "num_reports", 2)
         object.__setattr__(self, "num_reports", chosen)
 

@@ -26,8 +26,7 @@ from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import below
-from rrjax.mechanisms.mechanism import PureMechanism
-from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mechanisms.mechanism import PureMechanism, log_probability_of_block
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import register
 
@@ -71,6 +70,7 @@ class RandomizedResponse(PureMechanism):
 
     name: ClassVar[str] = "randomized-response"
     names_one: ClassVar[bool] = True
+    same_size: ClassVar[bool] = True
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         return Rates(1, self.num_categories - 1, expm1(self.epsilon))

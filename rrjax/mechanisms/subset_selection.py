@@ -23,8 +23,7 @@ from rrjax.data.mechanism_parameters import best_subset_size, subset_rates, subs
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, settled, tally_if
-from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.simulate.sampling import Stream
@@ -71,6 +70,7 @@ class SubsetSelection(PureMechanism):
     """
 
     name: ClassVar[str] = "subset-selection"
+    same_size: ClassVar[bool] = True
     subset_size: int | None = None
 
     def __post_init__(self) -> None:

@@ -45,8 +45,8 @@ TABLE: dict[str, Entry] = {
     "optimized-local-hashing": Entry("local_hashing", "LocalHashing", "hashes", ("olh",)),
     "subset-selection": Entry("subset_selection", "SubsetSelection", "bits", ("ss",)),
     "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
-    "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
-    "square-wave": Entry("discrete_square_wave", "DiscreteSquareWave", "numbers", ("sw",), ordered=True),
+    "projective-geometry-response": Entry("columns", "ProjectiveGeometry", "numbers", ("pgr",)),
+    "square-wave": Entry("ordered", "DiscreteSquareWave", "numbers", ("sw",), ordered=True),
     "geometric": Entry("ordered", "Geometric", "labels", ordered=True),
     "warner": Entry("surveys.one_sample", "Warner", "labels", ("mirrored-question",), ("truth_probability",)),
     "forced-response": Entry(

@@ -21,8 +21,7 @@ from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
-from rrjax.mechanisms.mechanism import CELLS, PureMechanism
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import CELLS, LogRows, PureMechanism
 from rrjax.numerics.pytrees import register
 from rrjax.simulate.sampling import Stream, binomial
 
@@ -30,6 +29,8 @@ from rrjax.simulate.sampling import Stream, binomial
 @dataclasses.dataclass(frozen=True)
 class UnaryEncoding(PureMechanism):
     """A mechanism whose reports are K independent bits, set with the probabilities of its `weights`."""
+
+    independent: ClassVar[bool] = True
 
     @property
     def bits(self) -> float:

@@ -18,9 +18,9 @@ from refusals import refused
 import rrjax
 from rrjax import inference, mechanisms
 from rrjax.mechanisms import MECHANISMS, BinaryLocalHashing, LocalHashing
+from rrjax.mechanisms.columns import incident_sums
 from rrjax.mechanisms.local_hashing import Hashing
-from rrjax.mechanisms.projective_geometry_response import incident_sums
-from rrjax.mechanisms.reordered import Reordered
+from rrjax.mechanisms.mechanism import Reordered
 from rrjax.numerics.threefry import buckets_of, threefry
 
 SIMPLE = ("randomized-response", "symmetric-unary-encoding", "binary-local-hashing", "hadamard-response")

@@ -20,7 +20,6 @@ from rrjax.mechanisms import (
     SubsetSelection,
     Warner,
 )
-from rrjax.mechanisms.product import num_kinds_of
 
 DICE = ForcedResponse(2 / 3, [0.5, 0.3, 0.2])
 OF_COLUMNS = {
@@ -33,7 +32,7 @@ OF_COLUMNS = {
 
 def matrix_of(mechanism):
     """The probabilities of all kinds of reports, `[U, K]`, float64."""
-    rows = mechanism.log_rows(np.arange(num_kinds_of(mechanism), dtype=np.int32))
+    rows = mechanism.log_rows(np.arange(mechanism.num_kinds, dtype=np.int32))
     scale, base, lift = (np.asarray(part, np.float64) for part in rows)
     found = np.exp(scale)[..., None] * (np.exp(base)[..., None] + np.exp(lift))
     return found / found.sum(axis=0)

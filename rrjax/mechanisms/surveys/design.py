@@ -33,8 +33,7 @@ from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import SupportMechanism, numbers_if, tally_if
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import LogRows, SupportMechanism, numbers_if, tally_if
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.simulate.sampling import Stream, binomial, multinomial
@@ -84,6 +83,7 @@ class Design(SupportMechanism):
     """
 
     names_one: ClassVar[bool] = True
+    same_size: ClassVar[bool] = True
     examples: ClassVar[Mapping[str, float]] = {}
     """The parameters that are probabilities, and a usual value of each."""
     closed: ClassVar[bool] = False
