@@ -113,13 +113,7 @@ class Channel(Mechanism):
         return self.mixture_of_counts(self.count(reports))
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
-        """The likelihood of counted reports: a_j = min_i C_ij, and B_ji = C_ij − a_j.
-
-        Args:
-            counts: `[M]`, integers or floats, the number of reports of each kind.
-
-        Returns:
-            `Mixture`, a row for every kind of report.
+        """The likelihood of reports, `[M]` integers or floats of each kind: a_j = min_i C_ij, and B_ji = C_ij − a_j.
 
         Raises:
             ValueError: Another shape, or (not under tracing) numbers that are negative, or no reports.
@@ -141,13 +135,7 @@ class Channel(Mechanism):
         """The unbiased estimate of the shares with the least squared error at a uniform distribution.
 
         θ = (C D Cᵀ)⁻¹ C D φ, D the inverse of the mean report probabilities; the inverse of the channel for M = K. It
-        sums to one, and may be negative.
-
-        Args:
-            counts: `[M]`, integers or floats, the number of reports of each kind.
-
-        Returns:
-            `[K]`; linear in the counts' shares. NaN for unusable counts.
+        sums to one, and may be negative. The counts are `[M]`, integers or floats; NaN if they are unusable.
 
         Raises:
             ValueError: Another shape, or an infinite `condition`. The channel itself may not be traced.

@@ -26,7 +26,14 @@ from rrjax.data.mechanism_parameters import field_designs, field_order_of
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import Words, below, gathered, number_below, rounded_down
-from rrjax.mechanisms.mechanism import Dependence, PureMechanism, known_epsilon, log_probability_of_block, settled
+from rrjax.mechanisms.mechanism import (
+    Dependence,
+    PureMechanism,
+    known_epsilon,
+    log_probability_of_block,
+    settled,
+    tally_if,
+)
 from rrjax.numerics.projective_geometry import design_of, dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import refuse_spread, together
@@ -75,12 +82,10 @@ class ColumnResponse(PureMechanism):
         """For each column, the sum over the categories that it supports, without subtractions."""
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
-        """As `PureMechanism.randomize`: reports are int32 in 0 … M − 1, the shape of `values`.
+        """As `PureMechanism.randomize`: int32 in 0 … M − 1; −1 under tracing for what is no value and an impossible ε.
 
         The column is drawn uniformly from the columns that support the value if a 64-bit draw is below p·2⁶⁴ rounded
-        down, else from the other columns. Rounding weakens ε by no more than the rounding of the dtype. Under tracing,
-        −1 for a value outside the domain and for any value at an impossible ε; `tally` gives −1 for these, or refuses
-        them.
+        down, else from the other columns. Rounding weakens ε by no more than the rounding of the dtype.
         """
         check_key(key)
         return _randomize(self, *self._on_one_device(key, as_values(values, self.num_categories, "values")))
@@ -140,10 +145,7 @@ class HadamardResponse(ColumnResponse):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
-
-    Raises:
-        ValueError: K < 2, or ε a number that is not positive.
+        epsilon: Scalar, nats, positive; a float or a traced array.
 
     Example:
         >>> import jax, rrjax
@@ -210,12 +212,9 @@ class ProjectiveGeometry(ColumnResponse):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
+        epsilon: Scalar, nats, positive; a float or a traced array.
         field_order: s, a prime below 1000. None chooses the prime of least error, near e^ε + 1, among those whose table
             fits in memory. For a traced ε, rates work with None, but reports need s.
-
-    Raises:
-        ValueError: K < 2, ε a number that is not positive, or s not such a prime.
 
     Example:
         >>> import jax, rrjax
@@ -299,11 +298,7 @@ class ProjectiveGeometry(ColumnResponse):
 @register(data_fields=["mechanism"])
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The linear map (e^ε − 1)·[column supports category], with products by the mechanism's own transform.
-
-    Attributes:
-        mechanism: A `ColumnResponse`.
-    """
+    """The linear map (e^ε − 1)·[column supports category], with products by the mechanism's own transform."""
 
     mechanism: ColumnResponse
 
@@ -313,18 +308,16 @@ class Columns:
         return self.mechanism.num_columns, self.mechanism.num_categories
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " M"]:
-        """B·θ."""
         return self.mechanism.expm1_epsilon.astype(theta.dtype) * self.mechanism.sums_of_categories(theta)
 
     def transpose(self, weights: Float[Array, " M"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
         return self.mechanism.expm1_epsilon.astype(weights.dtype) * self.mechanism.sums_of_columns(weights)
 
 
 def even_sums(values: Shaped[Array, " M"]) -> Shaped[Array, " M"]:
     """For each number z, the sum of the values at the numbers that have an even number of bits in common with z.
 
-    The fast transform. It uses sums over odd numbers in place of differences, so nothing is subtracted.
+    The fast transform, with sums over odd numbers in place of differences, so that nothing is subtracted.
     """
     size = values.shape[0]
     even, odd = values, jnp.zeros_like(values)
@@ -404,10 +397,9 @@ def incident_sums(values: Shaped[Array, " M"], order: int, dimension: int) -> Sh
 
 @jax.jit
 def _tally(mechanism, columns):
-    support = mechanism.sums_of_columns(columns)
     # A histogram of −1 marks unusable reports.
-    unusable = (jnp.min(columns) < 0) | ~(mechanism.rates.truth > 0)
-    return Tally(jnp.where(unusable, -1, support), jnp.where(unusable, -1, jnp.sum(columns)), rates=mechanism.rates)
+    usable = (jnp.min(columns) >= 0) & (mechanism.rates.truth > 0)
+    return tally_if(usable, mechanism.sums_of_columns(columns), jnp.sum(columns), mechanism.rates)
 
 
 @jax.jit
@@ -428,6 +420,6 @@ def _collect(mechanism, key, true_counts):
 
     zeros = jnp.zeros(mechanism.num_columns, int_dtype())
     columns, _, usable = gathered(add, key, true_counts, USERS_A_STEP, zeros)
-    tally = _tally(mechanism, columns)
-    support, number = (jnp.where(usable, x, -1).astype(true_counts.dtype) for x in (tally.support, tally.num_users))
-    return Tally(support, number, rates=tally.rates)
+    found = _tally(mechanism, columns)
+    support, number = (x.astype(true_counts.dtype) for x in (found.support, found.num_users))
+    return tally_if(usable, support, number, found.rates)

@@ -81,6 +81,9 @@ class Mechanism(abc.ABC):
 
     A mechanism whose reports support categories also has `rates`, `tally` and `collect`, and so every estimator,
     interval, test, model and study: pure mechanisms, and survey designs, whose rates differ by category.
+
+    What takes reports raises `ValueError` for a wrong shape or dtype and, not under tracing, for an entry that is no
+    report. Under tracing such an entry makes NaN of its own row, or of every estimate.
     """
 
     name: ClassVar[str]
@@ -131,31 +134,14 @@ class Mechanism(abc.ABC):
 
     @abc.abstractmethod
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them.
-
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            `LogRows`. Under tracing, NaN for an entry that is no report.
-
-        Raises:
-            ValueError: As `mixture`.
-        """
+        """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them."""
 
     @abc.abstractmethod
     def mixture(self, reports: ArrayLike) -> Mixture:
         """The likelihood of reports; of a pure mechanism a = 1, and B = e^ε − 1 for each supported category.
 
-        Args:
-            reports: Reports as from `randomize`.
-
-        Returns:
-            `Mixture`, one row for every different kind of report, up to a factor independent of θ. Under tracing, one
-            row for every report, and unusable if one of them is no report.
-
-        Raises:
-            ValueError: A wrong shape or dtype, no reports, or (not under tracing) an entry that is no report.
+        One row for every different kind of report (under tracing, for every report), up to a factor independent of θ.
+        Raises `ValueError` if there are no reports.
         """
 
 
@@ -174,49 +160,21 @@ class SupportMechanism(Mechanism):
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """The categories that each report supports, as booleans.
-
-        Args:
-            reports: Reports of this mechanism, as from `randomize`.
-
-        Returns:
-            Booleans, the shape of the reports and a last axis of K; arbitrary under tracing if `is_report` is false.
-
-        Raises:
-            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
-        """
+        """The categories that each report supports; arbitrary under tracing for an entry that is no report."""
 
     @abc.abstractmethod
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
         """Unbiased vectors from single reports: (1 − q)/d for a supported category, −q/d for any other.
 
         Their mean over a collection is `inv` of its tally. The expectation of each is its user's indicator vector, so
-        it can replace that vector in any linear expression.
-
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            A vector for each report. Its entries may be negative or above one. Under tracing, NaN for an entry that is
-            no report.
-
-        Raises:
-            ValueError: As `tally`.
+        it can replace that vector in any linear expression. Entries may be negative or above one.
         """
 
     @abc.abstractmethod
     def tally(self, reports: ArrayLike) -> Tally:
-        """The tally of reports: support counts, number of users, and rates.
+        """The tally of reports: support counts, number of users, and rates. Tallies of parts add up.
 
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            `Tally`. Tallies of parts add up. Under tracing, an entry that is no report cannot be refused: it makes all
-            counts −1, so that every estimate is NaN.
-
-        Raises:
-            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
+        Under tracing, an entry that is no report makes all counts −1.
         """
 
     @abc.abstractmethod
@@ -237,7 +195,7 @@ class SupportMechanism(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class OfEpsilon(Mechanism):
-    """A mechanism of K and ε, which are checked as far as they are known."""
+    """A mechanism of K and ε. Parameters out of their range raise `ValueError`; a traced ε that is none gives NaN."""
 
     num_categories: int
     epsilon: ArrayLike
@@ -276,16 +234,9 @@ class PureMechanism(OfEpsilon, SupportMechanism):
         return _expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
 
     def server_operations(self, num_users: float) -> float:
-        """Rough number of elementary operations to count N reports: additions, look-ups, hashes.
+        """Rough number of elementary operations to count N reports; by default N·K, one for every report and category.
 
-        A count, not a time: a hash takes longer than an addition. By default N·K: one operation for every report and
-        category.
-
-        Args:
-            num_users: N.
-
-        Returns:
-            A number of operations.
+        A count, not a time: a hash takes longer than an addition.
 
         Example:
             >>> import rrjax
@@ -299,13 +250,7 @@ class PureMechanism(OfEpsilon, SupportMechanism):
         return num_users * self.num_categories
 
     def standard_error(self, num_users: ArrayLike) -> Float[Array, ""]:
-        """Standard error of the unbiased estimate (`inv`) of an empty category: sqrt(q(1−q)/N)/d.
-
-        Args:
-            num_users: Scalar, N.
-
-        Returns:
-            Scalar, probability.
+        """Standard error of the unbiased estimate (`inv`) of an empty category, of N users: sqrt(q(1−q)/N)/d. Scalar.
 
         Example:
             >>> import rrjax
@@ -316,15 +261,9 @@ class PureMechanism(OfEpsilon, SupportMechanism):
         return jnp.sqrt(rates.q * rates.not_q / as_scalar(num_users, float_dtype(), "num_users")) / rates.d
 
     def expected_squared_error(self, num_users: ArrayLike) -> Float[Array, ""]:
-        """Expected squared error of the unbiased estimate (`inv`), summed over the categories.
+        """Expected squared error of the unbiased estimate (`inv`) of N users, summed over the categories. Scalar.
 
         [p(1−p) + (K−1)·q(1−q)]/(N·d²), measured against the shares among these users, for any shares.
-
-        Args:
-            num_users: Scalar, N.
-
-        Returns:
-            Scalar, squared probability.
 
         Example:
             >>> import rrjax
@@ -338,13 +277,8 @@ class PureMechanism(OfEpsilon, SupportMechanism):
     def log_probability(self, reports: Array) -> Float[Array, "*s"]:
         """Log-probability of each report for a user whose category it supports; for any other user it is ε less.
 
-        Finite at every ε. Public randomness, such as the seed of a hash, is taken as given.
-
-        Args:
-            reports: Reports of this mechanism, as for `supports`.
-
-        Returns:
-            The shape of the reports, or a scalar if all are equal; nats.
+        Nats, finite at every ε; a scalar if all are equal. Public randomness, such as the seed of a hash, is taken as
+        given.
         """
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
@@ -421,11 +355,7 @@ def known_epsilon(epsilon: Any) -> float | None:
 
 
 def settled(parameter: int | None, name: str) -> int:
-    """The value of a parameter that may depend on ε.
-
-    Raises:
-        ValueError: The parameter is not given, and ε is not known as a positive scalar.
-    """
+    """The value of a parameter that may depend on ε; raises `ValueError` if it is not given, and ε is not known."""
     if parameter is None:
         raise ValueError(
             f"epsilon is traced, or no positive scalar, so it cannot choose {name}: give {name}, a static integer"
@@ -455,12 +385,7 @@ class _ReorderedLift(Lift):
 @register(data_fields=["mechanism"], meta_fields=["order"])
 @dataclasses.dataclass(frozen=True)
 class Reordered(Mechanism):
-    """A mechanism with category `order[i]` as its category i, such as that which others are compared with as 0.
-
-    Attributes:
-        mechanism: Any mechanism; the reports are its own.
-        order: K different categories. Static.
-    """
+    """A mechanism, whose reports these are, with category `order[i]` as its category i; `order` is static."""
 
     mechanism: Any
     order: tuple[int, ...]
@@ -502,8 +427,4 @@ def _collect(mechanism, key, true_counts):
     size = max(1, min(1 << 12, CELLS // num_categories))
     support, number, usable = gathered(add, key, true_counts, size, jnp.zeros(num_categories, true_counts.dtype))
     usable = usable & (mechanism.rates.truth > 0)
-    return Tally(
-        jnp.where(usable, support, -1),
-        jnp.where(usable, number.astype(true_counts.dtype), -1),
-        rates=mechanism.rates,
-    )
+    return tally_if(usable, support, number.astype(true_counts.dtype), mechanism.rates)

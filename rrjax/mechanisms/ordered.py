@@ -80,10 +80,7 @@ class Geometric(_Binned):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats, for the whole range; a float or a traced array.
-
-    Raises:
-        ValueError: K < 2, or ε a number that is not positive.
+        epsilon: Scalar, nats, positive, for the whole range; a float or a traced array.
 
     Example:
         >>> import jax, rrjax
@@ -164,11 +161,8 @@ class DiscreteSquareWave(_Binned):
 
     Args:
         num_categories: K, the number of bins, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
+        epsilon: Scalar, nats, positive; a float or a traced array.
         half_width: h, an integer from 0; None chooses by K and ε.
-
-    Raises:
-        ValueError: K < 2, ε a number that is not positive, or h out of range.
 
     Example:
         >>> import jax, rrjax
@@ -194,16 +188,16 @@ class DiscreteSquareWave(_Binned):
 
     @property
     def note(self) -> str:
-        return f"half-width {self._half_width():,}"
+        return f"half-width {self._half_width:,}"
 
     @property
     def num_reports(self) -> int:
         """K + 2h, the number of kinds of reports."""
-        return self.num_categories + 2 * self._half_width()
+        return self.num_categories + 2 * self._half_width
 
     def channel(self) -> Channel:
         """The probabilities of the reports for each bin, `[K, K + 2h]`."""
-        number, window = self.num_categories, 2 * self._half_width() + 1
+        number, window = self.num_categories, 2 * self._half_width + 1
         offset = np.arange(self.num_reports) - np.arange(number)[:, None]
         near = (offset >= 0) & (offset < window)
         known = known_epsilon(self.epsilon)
@@ -213,6 +207,7 @@ class DiscreteSquareWave(_Binned):
         matrix = xp.where(near, p, p * ratio)
         return Channel(xp.where(ratio < 1, matrix, xp.nan) if known is None else matrix)
 
+    @property
     def _half_width(self) -> int:
         return settled(self.half_width, "half_width")
 
@@ -232,11 +227,8 @@ class SquareWave(OfEpsilon):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
+        epsilon: Scalar, nats, positive; a float or a traced array.
         num_reports: M, an integer, at least 2; None is K.
-
-    Raises:
-        ValueError: K or M below 2, or ε a number that is not positive.
 
     Example:
         >>> import jax, rrjax
@@ -270,17 +262,16 @@ class SquareWave(OfEpsilon):
         return near / (near + 1)
 
     def channel(self) -> Channel:
-        """The probabilities of the M bins for the K bins of values, `[K, M]`.
+        """The probabilities of the M bins for the K bins of values, `[K, M]`, which deliver at most ε.
 
-        q·δ + (p − q)·(the mean overlap of the window of a value with the bin of reports), δ the width of that bin. The
-        channel delivers at most ε: averages of densities within e^ε of each other are within e^ε too.
+        q·δ + (p − q)·(the mean overlap of the window of a value with the bin of reports), δ the width of that bin.
         """
         if known_epsilon(self.epsilon) is None:
-            return Channel(_square_wave_matrix(jnp, self.reach, self.truth, self.num_categories, self._number()))
+            return Channel(_square_wave_matrix(jnp, self.reach, self.truth, self.num_categories, self._number))
         with jax.ensure_compile_time_eval():  # a known ε inside a traced function
             reach, truth = float(self.reach), float(self.truth)
         # In double precision, because an overlap is a difference of positions.
-        return Channel(_square_wave_matrix(np, reach, truth, self.num_categories, self._number()))
+        return Channel(_square_wave_matrix(np, reach, truth, self.num_categories, self._number))
 
     def chances(self, values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """P(start < report ≤ end | value), in double precision; starts and ends are edges of the M bins, from 0 to M.
@@ -288,7 +279,7 @@ class SquareWave(OfEpsilon):
         It rises with the value up to the middle of start and end, and falls beyond, by the same law. A known ε.
         """
         reach, truth = float(self.reach), float(self.truth)
-        low, high = (np.asarray(edge) * (1 + 2 * reach) / self._number() - reach for edge in (starts, ends))
+        low, high = (np.asarray(edge) * (1 + 2 * reach) / self._number - reach for edge in (starts, ends))
         window = max(reach, float(np.finfo(float).tiny))
         overlap = np.minimum(high, values + window) - np.maximum(low, values - window)
         part = np.clip(overlap / (2 * window), 0, 1)
@@ -297,27 +288,14 @@ class SquareWave(OfEpsilon):
     def randomize(self, key: Array, values: ArrayLike) -> Float[Array, "*s"]:
         """Randomized reports for simulations: within b of the value if a 64-bit draw is below 2bp, else elsewhere.
 
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Numbers in [0, 1], any shape.
-
-        Returns:
-            Reports, floats in [−b, 1 + b], the shape of `values`. Under tracing, NaN for a value outside [0, 1] or an
-            impossible ε.
-
-        Raises:
-            ValueError: Values that are not real numbers, or (not under tracing) outside [0, 1].
+        Values are numbers in [0, 1], others raise `ValueError`; reports are floats in [−b, 1 + b], under tracing NaN for
+        another value or an impossible ε.
         """
         check_key(key)
-        values = _as_numbers(values, "values", 0.0, 1.0)
-        return _randomize_square_wave(self, key, values)
+        return _randomize_square_wave(self, key, _as_numbers(values, "values", 0.0, 1.0))
 
     def count(self, reports: ArrayLike) -> Int[Array, " M"]:
-        """The number of reports in each of the M bins of [−b, 1 + b], `[M]`.
-
-        Under tracing all −1 if a report is outside. Raises `ValueError` for reports that are not real numbers, or (not
-        under tracing) outside.
-        """
+        """The number of reports in each of the M bins of [−b, 1 + b], `[M]`; all −1 under tracing if one is outside."""
         return _count_bins(self, self._as_reports(reports))
 
     def mixture(self, reports: ArrayLike) -> Mixture:
@@ -342,9 +320,9 @@ class SquareWave(OfEpsilon):
         below = jnp.where(epsilon < 1, jnp.exp(-small) * exp_minus(small), 1 - (1 + epsilon) * jnp.exp(-epsilon))
         return exp_minus(-epsilon) / below
 
-    def _number(self):
-        assert self.num_reports is not None
-        return self.num_reports
+    @property
+    def _number(self) -> int:
+        return settled(self.num_reports, "num_reports")
 
 
 def _as_numbers(values, name, least, most):
@@ -409,7 +387,7 @@ def _randomize_square_wave(mechanism, key, values):
 @jax.jit
 def _bins(mechanism, reports):
     """The bin of each report, −1 outside."""
-    reach, number = mechanism.reach, mechanism._number()
+    reach, number = mechanism.reach, mechanism._number
     slack = 4 * jnp.finfo(reports.dtype).eps
     inside = (reports >= -reach - slack) & (reports <= 1 + reach + slack)
     place = jnp.clip(jnp.floor((reports + reach) / (1 + 2 * reach) * number), 0, number - 1).astype(jnp.int32)
@@ -419,5 +397,5 @@ def _bins(mechanism, reports):
 @jax.jit
 def _count_bins(mechanism, reports):
     place = _bins(mechanism, together(reports).ravel())
-    counts = jnp.bincount(jnp.maximum(place, 0), length=mechanism._number()).astype(int_dtype())
+    counts = jnp.bincount(jnp.maximum(place, 0), length=mechanism._number).astype(int_dtype())
     return jnp.where(jnp.all(place >= 0), counts, -1)

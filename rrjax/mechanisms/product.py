@@ -63,35 +63,21 @@ class Record(Mechanism):
         return ", ".join(each.name for each in self.columns)
 
     def cells(self, values: Sequence[ArrayLike]) -> Int[Array, "*s"]:
-        """The number of the cell of each user's values.
-
-        Args:
-            values: For each column integers in 0 … K_j − 1, all of one shape.
+        """The number of the cell of each user's values: for each column integers in 0 … K_j − 1, all of one shape.
 
         Raises:
             ValueError: Another number of columns or shape, or values that are not integers or outside the domain.
         """
-        return jnp.ravel_multi_index(self._as_values(values), self.shape, mode="wrap")
+        return jnp.ravel_multi_index(as_columns(values, self.shape, "values"), self.shape, mode="wrap")
 
     def values(self, cells: ArrayLike) -> tuple[Int[Array, "*s"], ...]:
         """The values of each column, from the numbers of cells."""
         return tuple(jnp.unravel_index(as_values(cells, self.num_categories, "cells"), self.shape))
 
     def randomize(self, key: Array, values: Sequence[ArrayLike]) -> tuple[Array, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Randomized reports of users, for simulations.
-
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: For each column integers in 0 … K_j − 1, all of one shape.
-
-        Returns:
-            For each column the reports of its mechanism.
-
-        Raises:
-            ValueError: As `cells`, and as the mechanisms' own.
-        """
+        """Randomized reports for simulations, for each column those of its mechanism; values as in `cells`."""
         check_key(key)
-        values = self._as_values(values)
+        values = as_columns(values, self.shape, "values")
         keys = jax.random.split(key, len(self.columns))
         return tuple(each.randomize(own, value) for each, own, value in zip(self.columns, keys, values, strict=True))
 
@@ -102,13 +88,11 @@ class Record(Mechanism):
         return found if len(found) == len(self.columns) else None
 
     def count(self, reports: Sequence[ArrayLike]) -> Int[Array, "*U"]:
-        """The number of users with each combination of reports, `[U_1, …, U_d]`.
+        """The number of users with each combination of reports, `[U_1, …, U_d]`, integers.
 
         Args:
-            reports: For each column the reports of its mechanism, `[N]` integers; −1 is missing (not under tracing).
-
-        Returns:
-            Integers. A column with missing reports has one more kind, the last one.
+            reports: For each column the reports of its mechanism, `[N]` integers; −1 is missing (not under tracing),
+                which is one more kind, the last one.
 
         Raises:
             ValueError: A column whose reports are no single numbers, a joint table that is too large, another number of
@@ -125,10 +109,12 @@ class Record(Mechanism):
     def marginal(self, theta: ArrayLike, columns: Sequence[int]) -> Float[Array, "*K"]:
         """The table of some columns, from the joint shares `[∏K]`: its axes are those columns, in their order here."""
         table = jnp.asarray(theta).reshape(self.shape)
-        others = [place for place in range(len(self.shape)) if place not in columns]
+        kept, others = ([each for each in range(table.ndim) if (each in columns) is one] for one in (True, False))
         table = jnp.sum(table, axis=tuple(others)) if others else table
-        kept = [place for place in range(len(self.shape)) if place in columns]
         return jnp.transpose(table, [kept.index(place) for place in columns])
+
+    def _epsilons(self):
+        return jnp.stack([jnp.asarray(each.epsilon).astype(float_dtype()) for each in self.columns])
 
     def _missing_kinds(self, shape):
         """For each column whether counts of a shape have a kind for missing reports."""
@@ -153,9 +139,6 @@ class Record(Mechanism):
         _check_size(max(math.prod(kinds), self.num_categories))
         return kinds
 
-    def _as_values(self, values):
-        return as_columns(values, self.shape, "values")
-
     def _checked(self, reports):
         reports = list(reports)
         if len(reports) != len(self.columns):
@@ -168,7 +151,7 @@ class Record(Mechanism):
 @register(data_fields=["columns"])
 @dataclasses.dataclass(frozen=True)
 class Product(Record):
-    """Columns that are randomized apart: each by its own mechanism, with its own randomness. A pytree.
+    """Columns that are randomized apart, each by its own mechanism. A pytree.
 
     A user's values are one cell of the joint table of ∏K_j cells; `cells` numbers them, the first column slowest.
     Reports are a tuple of the columns' own reports. The ε of all columns together is the sum of theirs. A report of −1
@@ -205,7 +188,7 @@ class Product(Record):
     @property
     def epsilon(self) -> Float[Array, ""]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The ε of all columns together, nats: the sum of theirs."""
-        return jnp.sum(jnp.stack([jnp.asarray(each.epsilon).astype(float_dtype()) for each in self.columns]))
+        return jnp.sum(self._epsilons())
 
     def mixture(self, reports: Sequence[ArrayLike]) -> Mixture:  # pyright: ignore[reportIncompatibleMethodOverride]
         if self.num_kinds is not None:
@@ -214,23 +197,18 @@ class Product(Record):
         return Mixture(jnp.ones(rows[0].shape[0], int_dtype()), 0.0, RowProduct(rows))
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
-        """The joint likelihood of counted reports.
+        """The joint likelihood of counted reports: a row for every combination, with a `Kronecker` lift.
 
         Args:
             counts: `[U_1, …, U_d]`, integers or floats, the users with each combination of reports; as from `count`, a
                 column may have one more kind, of missing reports.
-
-        Returns:
-            `Mixture`, a row for every combination, with a `Kronecker` lift.
 
         Raises:
             ValueError: Another shape.
         """
         counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
         more = self._missing_kinds(counts.shape)
-        factors = [
-            with_missing(factor_of(e)) if one else factor_of(e) for e, one in zip(self.columns, more, strict=True)
-        ]
+        factors = [_factor(each, one) for each, one in zip(self.columns, more, strict=True)]
         lift = Kronecker(merged(factors))
         return Mixture(counts.ravel(), lift.base, lift)
 
@@ -299,8 +277,8 @@ class Sampled(Product):
     """Columns of which each user reports a few, drawn at random: the others are missing (−1). A pytree.
 
     With `number` 1 this is SMP: each user spends the whole ε on one column. Single columns are estimated from fewer
-    users with better reports (`rrjax.inference.compare_splits` compares the errors). Reports of one column tell nothing
-    of how columns go together; reports of g columns tell the joint tables of g columns.
+    users with better reports (`rrjax.inference.compare_splits` compares the errors). Reports of g columns tell the
+    joint tables of g columns.
 
     Args:
         columns: The mechanisms of the columns, each with its ε where it is reported; their reports must be numbers.
@@ -344,8 +322,7 @@ class Sampled(Product):
     @property
     def epsilon(self) -> Float[Array, ""]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The ε of what a user reports, nats: of the `number` columns with the largest ε."""
-        own = jnp.stack([jnp.asarray(each.epsilon).astype(float_dtype()) for each in self.columns])
-        return jnp.sum(jnp.sort(own)[len(self.columns) - self.number :])
+        return jnp.sum(jnp.sort(self._epsilons())[len(self.columns) - self.number :])
 
     @property
     def note(self) -> str:
@@ -370,16 +347,14 @@ class Sampled(Product):
 @register(data_fields=["columns"])
 @dataclasses.dataclass(frozen=True)
 class SampledWithFakes(Record):
-    """RS+FD: each user reports one column, drawn at random, and in the others fake answers. A pytree.
+    """RS+FD: each user reports one column, drawn at random, and in the others uniform fake answers. A pytree.
 
-    Fake answers are uniform. Nobody sees which column was drawn. Alone, a column is one of randomized response at a
-    lower ε, that of `column(place)`: every estimator and interval takes its reports as such. The reports tell the
-    distribution of each column, and nothing of how columns go together.
+    Alone, a column is one of randomized response at a lower ε, that of `column(place)`: every estimator and interval
+    takes its reports as such. The reports tell the distribution of each column, and nothing of how columns go together.
 
     If all columns have one ε, it is also the ε of a record, `epsilon`; else that lies between theirs. The literature
     draws a column at a larger one, log(d·(e^ε − 1) + 1), by the amplification of sampling, and states ε. That holds for
-    two records that differ in one column, and not for others: where all columns differ, whichever was drawn tells the
-    records apart.
+    two records that differ in one column only.
 
     Args:
         columns: `RandomizedResponse` of each column, at the ε where it is drawn.
@@ -457,9 +432,6 @@ class SampledWithFakes(Record):
         Args:
             counts: `[K_1, …, K_d]`, integers or floats, the users with each combination of reports.
 
-        Returns:
-            `Mixture`, a row for every combination.
-
         Raises:
             ValueError: Another shape.
         """
@@ -471,7 +443,7 @@ class SampledWithFakes(Record):
 
     def _odds_and_noise(self):
         """E and K·q of each column, `[d]`: a record has the probability of fakes alone times the mean of K·C."""
-        own = jnp.stack([jnp.asarray(each.epsilon).astype(float_dtype()) for each in self.columns])
+        own = self._epsilons()
         sizes = jnp.asarray(self.shape, own.dtype)
         odds = jax.vmap(expm1_epsilon)(own)
         return odds, sizes / (odds + sizes)
@@ -514,11 +486,11 @@ def _with_missing(reports, kinds):
     return (found, tuple(sizes)) if whole else (reports, kinds)
 
 
-def factor_of(mechanism: Mechanism) -> Factor:
-    """The channel of a column, a row for each kind of report."""
-    assert isinstance(mechanism.num_kinds, int)
+def _factor(mechanism, missing):
+    """The channel of a column: a row for each kind of report, and one of missing reports."""
     found = mechanism.mixture(np.arange(mechanism.num_kinds, dtype=np.int32))
-    return Factor(found.base, found.lift)
+    factor = Factor(found.base, found.lift)
+    return with_missing(factor) if missing else factor
 
 
 def _log_rows(mechanism, reports):

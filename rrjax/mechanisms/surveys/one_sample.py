@@ -77,11 +77,8 @@ class Warner(_Mirrored):
     answers name the other one, which is as informative.
 
     Args:
-        truth_probability: p, scalar in (0, 1) and not ½.
+        truth_probability: p, scalar in (0, 1) and not ½, at which answers have no information.
         yes_category: 0 or 1, the category of yes. Static.
-
-    Raises:
-        ValueError: (Not in JAX's arrays) a probability outside (0, 1), or ½, at which answers have no information.
 
     Example:
         >>> import rrjax
@@ -110,12 +107,9 @@ class Crosswise(_Mirrored):
     attribute.
 
     Args:
-        innocuous: Scalar in (0, 1) and not ½, the probability of a yes to the innocuous question, such as a birthday in
-            January or February.
+        innocuous: Scalar in (0, 1) and not ½, at which answers have no information: the probability of a yes to the
+            innocuous question, such as a birthday in January or February.
         yes_category: 0 or 1, the category of yes. Static.
-
-    Raises:
-        ValueError: (Not in JAX's arrays) a probability outside (0, 1), or ½, at which answers have no information.
 
     Example:
         >>> import rrjax
@@ -144,9 +138,6 @@ class Triangular(YesOrNo):
         innocuous: Scalar in (0, 1), the probability of a yes to the innocuous question.
         yes_category: 0 or 1, the category of yes. Static.
 
-    Raises:
-        ValueError: (Not in JAX's arrays) a probability outside (0, 1).
-
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.Triangular(innocuous=0.5)
@@ -173,11 +164,8 @@ class Kuk(YesOrNo):
 
     Args:
         have: Scalar in [0, 1], the share of red cards in the deck of respondents with the attribute.
-        lack: Scalar in [0, 1], the share in the deck of the others.
+        lack: Scalar in [0, 1], the share in the deck of the others; not that of `have`.
         yes_category: 0 or 1, the category of yes. Static.
-
-    Raises:
-        ValueError: (Not in JAX's arrays) a share outside [0, 1], or equal shares, at which answers have no information.
 
     Example:
         >>> import rrjax
@@ -215,9 +203,6 @@ class Mangat(YesOrNo):
     Args:
         truth: Scalar in (0, 1), the probability that the spinner asks the others for the truth.
         yes_category: 0 or 1, the category of yes. Static.
-
-    Raises:
-        ValueError: (Not in JAX's arrays) a probability outside (0, 1).
 
     Example:
         >>> import rrjax
@@ -276,9 +261,6 @@ class UnrelatedQuestion(_Replacing):
         truth: Scalar in (0, 1), the probability of the sensitive question.
         unrelated: `[K]`, the distribution of the answers to the unrelated question.
 
-    Raises:
-        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or invalid probabilities.
-
     Example:
         Of ten cards seven ask "did you?", three "were you born in the first quarter of the year?".
 
@@ -309,9 +291,6 @@ class ForcedResponse(_Replacing):
     Args:
         truth: Scalar in (0, 1).
         forced: `[K]`, the probabilities of the answers, given that the answer is forced; they sum to one.
-
-    Raises:
-        ValueError: No numbers, or (not in JAX's arrays) a `truth` outside (0, 1), or invalid probabilities.
 
     Example:
         One die: 1 forces "yes", 6 forces "no", anything else asks for the truth.
@@ -344,9 +323,6 @@ class NegativeQuestion(Design):
     Args:
         num_categories: K, an integer, at least 2.
         own: Scalar, from 0 to below 1/K.
-
-    Raises:
-        ValueError: K < 2, or (not in JAX's arrays) an `own` outside [0, 1/K).
 
     Example:
         >>> import rrjax
@@ -412,10 +388,6 @@ class NonCompliance(Design):
         mechanism: `RandomizedResponse`, K ≥ 2.
         ignoring: Scalar in (0, 1), the share of respondents who ignore the mechanism.
         answers: `[K]`, the distribution of their answers.
-
-    Raises:
-        ValueError: Another mechanism, no numbers, or (not in JAX's arrays) an `ignoring` outside (0, 1), or
-            probabilities that are invalid or not K.
 
     Example:
         >>> import rrjax

@@ -50,7 +50,7 @@ class Region(NamedTuple):
 
 
 class TwoSamples(abc.ABC):
-    """A design of two samples. A pytree.
+    """A design of two samples. A pytree. Parameters outside their range raise `ValueError` if they are not traced.
 
     P(yes) in sample s is Σ_j yes_sj·k_j for a point k of its region.
     """
@@ -113,9 +113,6 @@ class CheatingDetection(Compliance):
     Args:
         forced: `[2]`, in (0, 1) and different: the probability of being told to say yes, in each sample.
 
-    Raises:
-        ValueError: No two different probabilities.
-
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.CheatingDetection(forced=[0.25, 0.75])
@@ -149,9 +146,6 @@ class StochasticLieDetector(Compliance):
     Args:
         truth: `[2]`, in (0, 1) and different: the probability of being told to say the truth, in each sample.
 
-    Raises:
-        ValueError: No two different probabilities.
-
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.StochasticLieDetector(truth=[0.8, 0.4])
@@ -184,9 +178,6 @@ class AnchoredCrosswise(Compliance):
         innocuous: Scalar in (0, 1) and not ½, the probability of a yes to the innocuous question.
         anchor: Scalar in (0, 1) and not ½, the same for the innocuous question beside the anchor question.
         anchor_share: Scalar in [0, 1], the share of a true yes to the anchor question, such as 0.
-
-    Raises:
-        ValueError: No probabilities, or ½.
 
     Example:
         >>> import rrjax
@@ -230,9 +221,6 @@ class SelfProtection(Compliance):
         truth: `[2]`, in (0, 1): the probability of being asked for the truth, in each sample.
         forced: Scalar in (0, 1): the probability of yes among forced answers.
 
-    Raises:
-        ValueError: No two different probabilities.
-
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.SelfProtection(truth=[0.8, 0.4], forced=0.5)
@@ -273,9 +261,6 @@ class UnrelatedQuestionTwoSamples(TwoSamples):
 
     Args:
         truth: `[2]`, in (0, 1) and different: the probability of the sensitive question, in each sample.
-
-    Raises:
-        ValueError: No two different probabilities.
 
     Example:
         >>> import rrjax
