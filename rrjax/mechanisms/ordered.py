@@ -288,8 +288,8 @@ class SquareWave(OfEpsilon):
     def randomize(self, key: Array, values: ArrayLike) -> Float[Array, "*s"]:
         """Randomized reports for simulations: within b of the value if a 64-bit draw is below 2bp, else elsewhere.
 
-        Values are numbers in [0, 1], others raise `ValueError`; reports are floats in [−b, 1 + b], under tracing NaN for
-        another value or an impossible ε.
+        Values are numbers in [0, 1]; others raise `ValueError`. Reports are floats in [−b, 1 + b]; under tracing NaN
+        for another value or an impossible ε.
         """
         check_key(key)
         return _randomize_square_wave(self, key, _as_numbers(values, "values", 0.0, 1.0))

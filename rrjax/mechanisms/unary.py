@@ -180,7 +180,7 @@ def independent(key: Array, true_counts: Array, rates: Rates) -> Tally:
     usable = seen.drawable & (rates.truth > 0)
     held, number = (jnp.where(usable, x, 0).astype(jnp.int32) for x in (true_counts, seen.total))
     support = sum_of_bits(key, held, number, rates, usable)
-    return tally_if(usable, *(x.astype(true_counts.dtype) for x in (support, number)), rates)
+    return tally_if(usable, support.astype(true_counts.dtype), number.astype(true_counts.dtype), rates)
 
 
 def sum_of_bits(
