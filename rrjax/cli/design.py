@@ -208,9 +208,8 @@ class SurveyDesign:
     def yes_is_first(self) -> bool:
         """Whether category 0 is the yes where no domain is given: of yes or no, or of numbers named so."""
         from rrjax import mechanisms
-        from rrjax.mechanisms.surveys.design import YesOrNo
 
-        if issubclass(mechanisms.DESIGNS.get(self.mechanism or "", object), YesOrNo):
+        if getattr(mechanisms.DESIGNS.get(self.mechanism or ""), "yes_category", None) is not None:
             return True
         named = [text for name, text in self._given.items() if name in TABLE[self.mechanism or ""].vectors]
         return any(names_yes(text) for text in named)

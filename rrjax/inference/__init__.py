@@ -9,8 +9,6 @@ from rrjax.inference.cdf_bands import CdfBand as CdfBand
 from rrjax.inference.cdf_bands import cdf_band, mean_limits, quantile_limits
 from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree
 from rrjax.inference.combined import difference, stratified
-from rrjax.inference.compliance import ComplianceEstimate as ComplianceEstimate
-from rrjax.inference.compliance import compliance
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
 from rrjax.inference.discovery import discoveries, p_values
@@ -41,8 +39,9 @@ from rrjax.inference.splitting import SplitErrors as SplitErrors
 from rrjax.inference.splitting import compare_splits
 from rrjax.inference.tree_fit import TreeFit as TreeFit
 from rrjax.inference.tree_fit import tree_fit_test
-from rrjax.inference.unrelated_question import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
-from rrjax.inference.unrelated_question import unrelated_question
+from rrjax.inference.two_sample_designs import ComplianceEstimate as ComplianceEstimate
+from rrjax.inference.two_sample_designs import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
+from rrjax.inference.two_sample_designs import compliance, unrelated_question
 from rrjax.inference.weighted import WeightedCounts as WeightedCounts
 from rrjax.inference.weighted import weighted_counts, weighted_functional, weighted_shares
 

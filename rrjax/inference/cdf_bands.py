@@ -21,8 +21,7 @@ from jaxtyping import ArrayLike, Float, Int
 from rrjax.data.arguments import as_probability
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.channel import Channel
-from rrjax.mechanisms.discrete_square_wave import DiscreteSquareWave
-from rrjax.mechanisms.ordered import Geometric, SquareWave
+from rrjax.mechanisms.ordered import DiscreteSquareWave, Geometric, SquareWave
 from rrjax.numerics.pytrees import exportable
 
 MOST_GROUPS = 64

@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.data.arguments import Estimand, as_probability, as_survey, check_estimand, complement
 from rrjax.data.tally import Evidence, Rates, Tally, as_tally, evidence
 from rrjax.estimators.closed_form import inv_p, mle_star
-from rrjax.inference.contradiction import INDEPENDENT_AT_MOST, log_generator
+from rrjax.inference.contradiction import log_generator
 from rrjax.inference.functionals import group_limits, group_rates
 from rrjax.inference.intervals import log_tail
 from rrjax.mechanisms.mechanism import Mechanism
@@ -144,7 +144,9 @@ def _of_tally(tally, probability, miss, mechanism, estimand):
     if mechanism is not None and mechanism.names_one:
         lower, upper = _named_limits(tally, data, mechanism, tail, estimand)
     else:
-        lower, upper = _chernoff_limits(data, isinstance(mechanism, INDEPENDENT_AT_MOST), tail)
+        # Supports of one number of categories are negatively associated.
+        at_most = mechanism is not None and (mechanism.independent or mechanism.same_size)
+        lower, upper = _chernoff_limits(data, at_most, tail)
     return _within(lower, upper, jnp.cumsum(inv_p(tally)), data, probability, miss)
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import as_array, as_epsilons, as_values, check_key, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
-from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.mechanisms.mechanism import LogRows, log_gain
 from rrjax.models.inputs import require
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import gathered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def _check_order(name: str, text: str, domain: Domain | None) -> None:
     In the order of the domain it is clear for yes and no, and for equal numbers. R's packages have no first, and
     numbers that sum to one with the truth only.
     """
-    from rrjax.mechanisms.surveys.checks import SUM_TOLERANCE
+    from rrjax.mechanisms.surveys.design import SUM_TOLERANCE
     from rrjax.mechanisms.surveys.named import as_numbers
 
     numbers = as_numbers(name, text, several=True)
@@ -113,9 +113,7 @@ def _refused(name: str, text: str, problem: str) -> Exception:
 
 def known_yes(domain: Domain, design: Design | None) -> int | None:
     """The category number of yes among the answers to a design; None where no answer is the yes."""
-    from rrjax.mechanisms.surveys.design import YesOrNo
-
-    if isinstance(design, YesOrNo) and not design.symmetric:
+    if design is not None and design.yes_category is not None and not design.symmetric:
         return design.yes_category
     return None if design is None else domain.place_of_yes
 
@@ -150,12 +148,10 @@ def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
 
 def with_yes(design: Design, domain: Domain, label: str | None) -> Design:
     """The design with the yes that is given, or that the domain tells; of a symmetric one it may be unknown."""
-    from rrjax.mechanisms.surveys.design import YesOrNo
-
-    if isinstance(design, YesOrNo):
+    if design.yes_category is not None:
         known = not design.symmetric or label is not None or domain.place_of_yes is not None
         place = place_of_yes(domain, design.name, label) if known else 0
-        return dataclasses.replace(design, yes_category=place)
+        return dataclasses.replace(cast("Any", design), yes_category=place)
     if label is not None:
         problem = f"{_yes(label)}: {design.name} has no yes; its numbers may be named, such as LABEL:1/6"
         raise refusal("parameters", problem, flag="--parameter", value=label)

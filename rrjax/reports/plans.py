@@ -13,7 +13,6 @@ from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
 from rrjax.inference.planned_rates import noisiest
 from rrjax.mechanisms import DESIGNS, MECHANISMS, Design, RandomizedResponse
-from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import full_name
 from rrjax.reports import form
@@ -81,7 +80,7 @@ def plan(
         problem = f"is {num_categories:,}, and {name} with these parameters has {design.num_categories:,} answers"
         raise refusal("num_categories", f"{option('num_categories')} {problem}", value=num_categories)
     size: Any = num_categories if design is None else design.num_categories
-    yes = design.yes_category if isinstance(design, YesOrNo) else None
+    yes = None if design is None else design.yes_category
     return planned(Target(size, name, target_rmse, target_width, share, level, design, yes), epsilon, num_users)
 
 

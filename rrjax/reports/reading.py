@@ -33,7 +33,6 @@ from rrjax.mechanisms import (
     SupportMechanism,
     TwoSamples,
 )
-from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
@@ -484,7 +483,7 @@ def _fitting(design, domain):
     """A design that was made by the caller; refused where its answers, or its yes, are not those of the domain."""
     _check_sizes(domain.num_categories, "answers in the domain", mechanism=design.num_categories)
     place = domain.place_of_yes
-    if isinstance(design, YesOrNo) and not design.symmetric and place not in (None, design.yes_category):
+    if not design.symmetric and None not in (place, design.yes_category) and place != design.yes_category:
         answers = domain.labels()
         problem = (
             f"takes {answers[design.yes_category]!r} for the yes, and the domain says {answers[place]!r}: make it with "

@@ -216,7 +216,7 @@ def regression_of(
     level: float,
 ) -> Regression:
     """See `Reports.regress`."""
-    from rrjax.mechanisms.reordered import Reordered
+    from rrjax.mechanisms.mechanism import Reordered
     from rrjax.models import FitError, fit, fit_hidden, goodness_of_fit_test
     from rrjax.models.regression import MOST_RIDGE
 

@@ -13,7 +13,6 @@ import numpy as np
 from rrjax import inference
 from rrjax.data.errors import DataError, check_rate, option, refusal
 from rrjax.data.tally import Tally
-from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
 from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
 from rrjax.io.tallies import as_jax_integers
 from rrjax.numerics.programs import program
@@ -338,7 +337,7 @@ def least_of_one(reports: Reports, theta: np.ndarray) -> float:
 def least_of_fit(reports: Reports, theta: np.ndarray | None) -> float:
     """Logarithm of the smallest p-value of an exact test of fit: all reports support a category, or none does."""
     rates = reports.rates
-    if theta is None and not (reports.num_categories == 2 and isinstance(reports.mechanism, ONE_NUMBER_SUPPORTED)):
+    if theta is None and not (reports.num_categories == 2 and reports.mechanism.same_size):
         return -math.inf  # all categories together are tested too
     if theta is None:
         law = np.minimum(rates.p, rates.not_q)

@@ -140,8 +140,7 @@ class TwoSampleShares(Answer):
         second = "not_complying" if "not_complying" in self.numbers else "unrelated"
         share, error = (np.asarray(self.numbers[name]) for name in (second, f"{second}_error"))
         lower, upper = map(float, normal_interval(share, error, self.level))
-        kind = self.reports.design
-        among = AMONG[kind.share if isinstance(kind, Compliance) else "all"]
+        among = AMONG[self.reports.design.share]
         return self.numbers | {"share_is": among, f"{second}_lower": lower, f"{second}_upper": upper}
 
     @property
