@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rrjax.data.tally import Tally, count
     from rrjax.estimators import catalogue, metrics, postprocessing
     from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
-    from rrjax.estimators.cross_validation import cv_threshold
     from rrjax.estimators.em import EMResult, ibu, ibu_path
     from rrjax.estimators.empirical_bayes import EmpiricalBayes, empirical_bayes
     from rrjax.estimators.joint_bayes import JointBayes, joint_bayes
@@ -44,7 +43,6 @@ __all__ = [
     "catalogue",
     "certificate",
     "count",
-    "cv_threshold",
     "empirical_bayes",
     "errors",
     "figures",
@@ -90,7 +88,6 @@ _HOME = {
     "Tally": "data.tally",
     "certificate": "estimators.likelihood",
     "count": "data.tally",
-    "cv_threshold": "estimators.cross_validation",
     "empirical_bayes": "estimators.empirical_bayes",
     "ibu": "estimators.em",
     "ibu_path": "estimators.em",

@@ -3,7 +3,6 @@
 LONG = frozenset(
     {
         "rrjax.data.linear_maps.Sparse",
-        "rrjax.estimators.cross_validation.cv_threshold",
         "rrjax.estimators.em.ems",
         "rrjax.estimators.empirical_bayes.empirical_bayes",
         "rrjax.estimators.joint_bayes.joint_bayes",

@@ -237,7 +237,7 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
             name,
             f"must be those of k-ary randomized response, not a {type(counts).__name__}: the likelihood has a "
             "maximum in closed form for that mechanism alone, and so have the tests and profiles made of it. inv, "
-            "inv_n, inv_p, cv_threshold, intervals, quantile, goodness_of_fit_test, equality_test and trend_test take "
+            "inv_n, inv_p, intervals, quantile, goodness_of_fit_test, equality_test and trend_test take "
             "a Tally; nll, score, certificate and ibu take a Mixture",
         )
     counts = as_array(counts, name)

@@ -16,7 +16,6 @@ from jaxtyping import Array
 from rrjax.data.mixture import Mixture
 from rrjax.estimators import em, metrics, postprocessing
 from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
-from rrjax.estimators.cross_validation import cv_threshold
 from rrjax.estimators.empirical_bayes import empirical_bayes
 from rrjax.estimators.likelihood import nll
 from rrjax.estimators.maximum_likelihood import mle, naming_law
@@ -232,14 +231,6 @@ ESTIMATORS: dict[str, Estimator] = {
             "distribution",
         ),
         Estimator(
-            "cv_threshold",
-            cv_threshold,
-            "CV threshold",
-            Style("#8a3f8f", (0, (5, 1, 1, 1, 1, 1)), "^", 5),
-            "shares of the reports above a threshold that cross-validation chose",
-            equal_rates=True,
-        ),
-        Estimator(
             "empirical_bayes",
             _empirical_bayes,
             "Emp. Bayes",
@@ -285,9 +276,6 @@ ESTIMATORS: dict[str, Estimator] = {
             "base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _CLIPPED_NOTE, _SUM_NOT_ONE
         ),
         _named(
-            "post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _CLIPPED_NOTE, _SUM_NOT_ONE
-        ),
-        _named(
             "base_cut",
             postprocessing.base_cut,
             "Base-Cut",
@@ -303,8 +291,6 @@ ESTIMATORS: dict[str, Estimator] = {
             "the unbiased estimate, with the same amount added to each share so that all sum to one; shares may be "
             "negative",
         ),
-        _named("norm_mul", inv_n, "Norm-Mul", Style("#5fa36f", "-.", "d", 4), "InvN by another name"),
-        _named("norm_sub", inv_p, "Norm-Sub", Style("#e08f52", "--", "8", 4), "InvP by another name"),
         _named(
             "norm_cut",
             postprocessing.norm_cut,

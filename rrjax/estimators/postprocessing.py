@@ -1,9 +1,7 @@
 """Published repairs of an inversion that has negative shares, or does not sum to one.
 
-Each repair of Wang et al. has an entry of its name in `rrjax.catalogue`:
-
 ================  ==================================  ====  ============
-published name    here                                ≥ 0   sums to one
+published name    here and in `rrjax.catalogue`       ≥ 0   sums to one
 ================  ==================================  ====  ============
 Base-Pos          `base_pos`                          yes   no
 Post-Pos          `base_pos`, of single categories    yes   no

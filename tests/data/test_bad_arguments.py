@@ -125,7 +125,6 @@ KEYED = {
     "likelihood_ratio_test": lambda key: inference.likelihood_ratio_test(key, COUNTS, 1.0, [0.5, 0.3, 0.2]),
     "posterior": lambda key: inference.posterior(key, COUNTS, 1.0),
     "power": lambda key: inference.power(key, None, None),
-    "cv_threshold": lambda key: rrjax.cv_threshold(key, COUNTS, 1.0),
     "fit_dirichlet": lambda key: models.fit_dirichlet(key, TWO, 1.0),
     "fit_in_batches": lambda key: models.fit_in_batches(key, *FITTED, num_categories=2),
     "family_test": lambda key: models.family_test(key, FAMILY, 1.0, COUNTS, 2.0),
