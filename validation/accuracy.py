@@ -30,8 +30,7 @@ from benchmarks import report
 from benchmarks.report import Table
 from rrjax import io
 from rrjax.data.tally import evidence
-from rrjax.estimators.npmle import posteriors
-from rrjax.estimators.prior import Atoms, Noise, cells_of, largest_of, log_likelihoods, read_cells, within_atoms
+from rrjax.estimators.histogram import Atoms, Histogram, Noise
 from rrjax.study import paper
 
 NAMES = ("InvN", "MLE*", "InvP", "Emp. Bayes", "oracle")
@@ -192,12 +191,9 @@ def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any
         group = jnp.where(jnp.arange(size) < size - KNOWN // 2, group, jnp.arange(size) - size + KNOWN)
         number = jax.ops.segment_sum(jnp.ones(size), group, KNOWN)
         known, weights = jax.ops.segment_sum(groups, group, KNOWN) / number, number / size
-    noise = Noise.of(data)
-    atoms = Atoms(known, noise.x_of_share(known), jnp.zeros_like(known))
-    cells = cells_of(noise, largest_of(data), 1024)
-    table = jnp.exp(log_likelihoods(noise, cells.mean, atoms))
-    value, _ = within_atoms(noise, target, cells.mean, atoms)
-    return read_cells(data, cells, jnp.sum(posteriors(table, weights) * value, axis=1))[0]
+    atoms = Atoms(known, Noise.of(data).x_of_share(known), jnp.zeros_like(known))
+    histogram = Histogram.of(data, target, atoms, num_cells=1024)
+    return histogram.read(histogram.posterior(weights)[0])[0]
 
 
 def measure(grid: list[tuple[str, np.ndarray, list[tuple[int, float]]]], num_seeds: int) -> list[dict[str, Any]]:

@@ -75,7 +75,6 @@ INTEGERS = {
     "fit_outcome": ("max_iters", lambda given: models.fit_outcome(FITTED[0], *FITTED, max_iters=given)),
     "fit_family": ("max_iters", lambda given: models.fit_family(FAMILY, 1.0, COUNTS, 2.0, max_iters=given)),
     "split_budget": ("max_iters", lambda given: models.split_budget(2.0, [3, 4], 1000, max_iters=given)),
-    "empirical_bayes": ("max_iters", lambda given: rrjax.empirical_bayes(COUNTS, 2.0, max_iters=given)),
     "ibu": ("max_iters", lambda given: rrjax.ibu(COUNTS, 2.0, max_iters=given)),
 }
 """Functions with a number that shapes or loops depend on: its name, and a call with one."""
