@@ -176,7 +176,7 @@ def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]]) -> None:
     """Refuses estimators that need whole reports, if mechanisms collect tallies."""
     for label, function in estimators.items():
         entry = entry_of(function)
-        if entry is not None and entry.needs != "tally":
+        if entry is not None and entry.needs in ("mixture", "counts"):
             enough = ", ".join(name for name, entry in ESTIMATORS.items() if entry.needs == "tally")
             raise StudyError(
                 f"estimator {label!r} needs the likelihood of whole reports, and studies of mechanisms collect "
