@@ -77,11 +77,10 @@ class Estimator(NamedTuple):
     in_rows: Callable[[Collections], Array] | None = None
     of_columns: Callable[..., Array] | None = None
 
-    def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
-        """The estimate. An estimator that draws random numbers uses the key 0 if none is given."""
-        if not takes_key(self.function):
-            return self.function(counts, epsilon)
-        return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
+    def __call__(self, counts: Any, epsilon: Any) -> Array:
+        """The estimate; of an estimator that draws random numbers, with the key 0."""
+        key = (jax.random.key(0),) if takes_key(self.function) else ()
+        return self.function(*key, counts, epsilon)
 
     def found(self, counts: Any, epsilon: Any, mixture: Any = None) -> tuple[Array, Any]:
         """The estimate, and the result of `full` or None; a mixture is for estimators of `whole_reports`."""
