@@ -16,7 +16,7 @@ from jaxtyping import ArrayLike
 from rrjax import simulate
 from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.errors import StudyError
-from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.estimators.catalogue import ENTRIES, METRICS
 from rrjax.mechanisms import MECHANISMS, Design, MechanismFactory
 from rrjax.mechanisms.table import full_name
 from rrjax.study.arguments import (
@@ -34,7 +34,7 @@ from rrjax.study.arguments import (
 )
 from rrjax.study.designs import designs_of, with_designs
 from rrjax.study.identity import Configuration, identity_of
-from rrjax.study.products import check_products, joint_bayes
+from rrjax.study.products import check_products
 from rrjax.study.rounds import check_rounds
 
 Estimator: TypeAlias = Callable[..., Any]
@@ -96,7 +96,7 @@ class Grid:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        known = {name: entry.function for name, entry in ESTIMATORS.items()} | {"joint_bayes": joint_bayes}
+        known = {entry.name: entry.function for entry in ENTRIES if entry.needs != "numbers"}
         put("estimators", named(estimators, known, "estimators"))
         mechanism = with_designs(mechanism)
         put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
