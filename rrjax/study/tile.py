@@ -23,8 +23,7 @@ from jaxtyping import Array
 
 from rrjax.data.arguments import float_dtype
 from rrjax.data.tally import Tally
-from rrjax.estimators.catalogue import ESTIMATORS
-from rrjax.mechanisms import MECHANISMS, MechanismFactory, SupportMechanism
+from rrjax.mechanisms import MechanismFactory, SupportMechanism
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.simulate.sampling.in_rows import Laws
 from rrjax.study import draws
@@ -244,19 +243,6 @@ class Tile:
             return common
         factory = _mechanisms(self.study)[self.shape.mechanism]
         return *common, id(factory), identity_of(factory, classes=True)
-
-    def kept_identity(self) -> tuple[Any, ...] | None:
-        """The same for other processes with the same code of rrjax; None if functions are not of its catalogues.
-
-        The contents of other functions are not known for sure: they may call any package.
-        """
-        study, mechanism = self.study, self.shape.mechanism
-        functions = [(ESTIMATORS.get(label), f) for label, f in study.estimators.items()]
-        if any(entry is None or entry.function is not f for entry, f in functions) or any(study.metrics.values()):
-            return None
-        if mechanism is not None and MECHANISMS.get(mechanism) is not _mechanisms(study)[mechanism]:
-            return None
-        return "study", tuple(study.estimators), tuple(study.metrics), mechanism, *self._settings
 
     @property
     def _settings(self) -> tuple[Any, ...]:
