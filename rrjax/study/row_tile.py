@@ -21,14 +21,11 @@ from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
 from rrjax.simulate.sampling.in_rows import Laws
-from rrjax.study import draws
-from rrjax.study.draws import Point
-from rrjax.study.functions import decomposes, metrics_of_seeds
-from rrjax.study.identity import identity_of
-from rrjax.study.tile import Inputs, Outputs, Shape, cells_of_tile
+from rrjax.study.functions import decomposes, identity_of, metrics_of_seeds
+from rrjax.study.tile import Inputs, Outputs, Point, Shape, cells_of_tile, draw_in_rows
 
 if TYPE_CHECKING:
-    from rrjax.study.grid import Grid
+    from rrjax.study.study import Study
 
 LEAST_COLLECTIONS = 16
 """Fewer in a tile leave the program's lanes empty; then a program for that K alone is faster."""
@@ -75,7 +72,7 @@ class Sizes:
     """Rows of a collection, at most."""
 
 
-def shapes_in_rows(study: Grid, platform: str) -> dict[int, Shape]:
+def shapes_in_rows(study: Study, platform: str) -> dict[int, Shape]:
     """The shapes of the K that one program can serve; none for studies with other functions."""
     if study.mechanism is not None or study.users is not None or any(study.metrics.values()):
         return {}
@@ -99,7 +96,7 @@ def height_of_tile(platform: str) -> int:
     return cells_of_tile(platform) // WIDTH
 
 
-def sizes_of(study: Grid, shapes: Iterable[Shape], platform: str) -> Sizes:
+def sizes_of(study: Study, shapes: Iterable[Shape], platform: str) -> Sizes:
     """The sizes of the program for these shapes; powers of two, so that other studies may have the same program."""
     shapes = list(shapes)
 
@@ -121,7 +118,7 @@ def sizes_of(study: Grid, shapes: Iterable[Shape], platform: str) -> Sizes:
 class RowTile:
     """The tiles of one K, computed by the program of all K."""
 
-    study: Grid
+    study: Study
     shape: Shape
     sizes: Sizes
 
@@ -192,7 +189,7 @@ class RowTile:
             collection = jnp.arange(sizes.height, dtype=jnp.int32)
             at = jnp.minimum(collection // inputs.seeds, inputs.configurations - 1)
             seeds = inputs.first_seed + (collection % inputs.seeds).astype(jnp.uint32)
-            truth, counts = draws.in_rows(rows, laws, points, seeds, at, inputs.of_users)
+            truth, counts = draw_in_rows(rows, laws, points, seeds, at, inputs.of_users)
             given = Collections.of(rows, counts, looked_up(points.num_users, at), looked_up(points.epsilon, at))
             real = seeds < inputs.num_seeds
 
