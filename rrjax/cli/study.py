@@ -199,7 +199,7 @@ def _run_and_write(evaluation: Evaluation, machine: Machine, json: bool, explain
     if what == "paper" and not (wish.figure or wish.kosarak or wish.acs_income):
         show.say("Figure 3 (real data) was left out: give --kosarak and --acs-income, or use `rrjax study data`.")
     if ranked:
-        from rrjax.study.rankings import COLUMNS
+        from rrjax.study.report import COLUMNS
 
         show.explain(COLUMNS, explain)
     show.show_files({"Computing": evaluation.computing, "Results": evaluation.folder, "Report": written[-1]})
@@ -258,7 +258,7 @@ def _write(evaluation: Evaluation, status: Status) -> list[Path]:
 def _summarize(jobs: list[Job]) -> bool:
     """Prints what was run and the ranking of the estimators; returns whether there was a ranking."""
     from rrjax.study.checkpoint import computing_time
-    from rrjax.study.rankings import ranking, ranking_note, ranking_rows
+    from rrjax.study.report import ranking, ranking_note, ranking_rows
 
     any_ranked = False
     for job in jobs:

@@ -25,8 +25,7 @@ from rrjax.figures.selection import measured
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
 from rrjax.study.paper import convergence
-from rrjax.study.rankings import ranking, ranking_rows
-from rrjax.study.report import write_report
+from rrjax.study.report import ranking, ranking_rows, write_report
 from validation.claims import check_claims
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
