@@ -1,4 +1,4 @@
-"""Empty figures, scales and ticks."""
+"""Empty figures, headings and legends, scales and ticks."""
 
 from __future__ import annotations
 
@@ -69,6 +69,20 @@ def set_heading(figure: Figure, text: str) -> None:
     """Writes a text above all panels, wrapped to the figure's width."""
     lines = [textwrap.fill(line, int(11 * figure.get_figwidth())) for line in text.split("\n")]
     figure.suptitle("\n".join(lines), fontsize=10.5)
+
+
+def legend_below(figure: Figure, handles: list[Any], title: str = "", ax: Axes | None = None) -> None:
+    """Draws one legend below all panels, in as many columns as fit, with a title above; of given axes, inside them."""
+    if ax is not None:
+        ax.legend(handles=handles, fontsize=8)
+    if ax is not None or not (handles or title):
+        return
+    # Approximate inches: text, line and space of each entry.
+    widths = [len(str(handle.get_label())) * 0.6 * 9 / 72 + 0.75 for handle in handles]
+    available = figure.get_figwidth()
+    columns = len(handles) or 1 if sum(widths) <= available else max(1, int(available / max(widths)))
+    look = {"handlelength": 3.2, "frameon": False, "fontsize": 9, "title_fontsize": 8}
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title, **look)
 
 
 def set_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:

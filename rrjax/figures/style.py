@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,6 +121,11 @@ def words_for(name: str, value: Any) -> str:
     if name in ("zipf", "epsilon"):
         return f"{'Zipf exponent ' if name == 'zipf' else ''}{SYMBOLS[name]} = {value:g}".replace("inf", "∞")
     return f"{SYMBOLS[name]} = {value:,.0f}"
+
+
+def listed_words(coordinates: Mapping[str, Any]) -> str:
+    """Coordinates and their values, in words."""
+    return ", ".join(words_for(name, value) for name, value in coordinates.items())
 
 
 def seeds_note(dataset: xr.Dataset) -> str:

@@ -20,9 +20,8 @@ import numpy as np
 
 from rrjax import figures
 from rrjax.estimators.catalogue import METRICS
-from rrjax.figures.curves import real_data
+from rrjax.figures.curves import left_over, real_data
 from rrjax.figures.files import as_bytes
-from rrjax.figures.overview import left_over
 from rrjax.figures.selection import measured, spread_over
 from rrjax.figures.style import SYMBOLS, estimator_title, words_for
 from rrjax.study.paper import BY_CATEGORIES, CONVERGENCE, EPSILON, FIGURES, SHOWN_EPSILONS, K, N
