@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec
@@ -190,7 +190,8 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
         step = -(-len(powers) // 7)
         ticks = named = powers[::step]
         if axis is axis.axes.xaxis and text is in_words:
-            while len(named) > 2 and _width_of(map(text, named)) > _width(axis):
+            widths = {power: max(map(len, text(power).split("\n"))) * 0.65 * 8 / 72 + 0.1 for power in powers}
+            while len(named) > 2 and sum(widths[power] for power in named) > _width(axis):
                 step += 1
                 named = powers[::step]
         axis.set_major_locator(FixedLocator(ticks))
@@ -204,11 +205,6 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     else:
         axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=text is in_words and low > 0.5))
     set_ticks(axis, text)
-
-
-def _width_of(texts: Iterable[str]) -> float:
-    """The width of tick labels in a row, inches, at the font size of small panels."""
-    return sum(max(map(len, text.split("\n"))) * 0.65 * 8 / 72 + 0.1 for text in texts)
 
 
 def _width(axis: Axis) -> float:

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class _Estimate(NamedTuple):
-    theta: np.ndarray
-    title: str
-    style: Style
+def _check_lengths(size: int, of: str, given: Mapping[str, Any]) -> None:
+    for name, array in given.items():
+        if array is not None and len(array) != size:
+            problem = f"all must have one length: {size} {of}, {name} has {len(array)}"
+            raise ArgumentError(problem, argument=name)
 
 
 def estimate_figure(
@@ -84,17 +85,11 @@ def estimate_figure(
     first = next(iter(estimates.values()))
     truth = None if truth is None else np.asarray(truth)
     given: dict[str, Any] = {**estimates, "labels": labels, "truth": truth, "found": found}
-    if limits is not None:
-        given |= {"the lower limits": limits[0], "the upper limits": limits[1]}
-    for name, shares in given.items():
-        if shares is not None and len(shares) != len(first):
-            raise ArgumentError(
-                f"all must have one length: {len(first)} categories in the first estimate, {name} has {len(shares)}",
-                argument=name,
-            )
+    given |= dict(zip(("the lower limits", "the upper limits"), limits or (None, None), strict=True))
+    _check_lengths(len(first), "categories in the first estimate", given)
     styles = styles_of(estimates)
     named = {name: estimator_title(name) for name in estimates} | dict(titles or {})
-    drawn = [_Estimate(theta, shortened(named[name], 60), styles[name]) for name, theta in estimates.items()]
+    drawn = [(theta, shortened(named[name], 60), styles[name]) for name, theta in estimates.items()]
     top = min(top, len(first))
     largest = np.argsort(-first, kind="stable")[:top]
     height, right = 1.9 + 0.24 * top, None
@@ -128,9 +123,7 @@ def estimate_figure(
     set_share_ticks(left.xaxis)
     # `found` may come from another criterion than the limits: the words name it.
     above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
-    bold = (
-        "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: significantly above zero"
-    )
+    bold = "" if found is None else f";\nbold: {'its interval is' if above else 'significantly'} above zero"
     left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")
     set_grid(left, "x")
     if right is not None:
@@ -144,7 +137,9 @@ def estimate_figure(
     return figure
 
 
-def _draw_ranks(axes: Axes, estimates: Sequence[_Estimate], truth: np.ndarray | None, standard_error: float) -> None:
+def _draw_ranks(
+    axes: Axes, estimates: Sequence[tuple[np.ndarray, str, Style]], truth: np.ndarray | None, standard_error: float
+) -> None:
     """Draws each estimate's positive shares by rank, on logarithmic axes."""
     from matplotlib.ticker import LogLocator
 
@@ -309,10 +304,7 @@ def cdf_figure(
     """
     low, high, theta = (np.asarray(each, float) for each in (lower, upper, shares))
     given = {"upper": high, "shares": theta, "truth": truth, "band": None if band is None else band[0]}
-    for label, array in given.items():
-        if array is not None and len(array) != len(low):
-            problem = f"all must have one length: {len(low)} numbers in lower, {label} has {len(array)}"
-            raise ArgumentError(problem, argument=label)
+    _check_lengths(len(low), "numbers in lower", given)
     figure = new_figure(10, 4, title)
     left, right = figure.subplots(1, 2)
     integers = bool((low == high).all())

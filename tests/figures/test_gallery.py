@@ -13,7 +13,8 @@ from rrjax import figures
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 DOCS = Path(__file__).parents[2] / "docs"
-ENTRY = r"### .+\n\n!\[(.+)\]\(gallery/(.+)\.png\)\n\n\* \*\*Shows\*\*: (.+)\n\* \*\*Use it\*\*: .+\n\* \*\*Call\*\*: `.+`"
+IMAGE = r"### .+\n\n!\[(.+)\]\(gallery/(.+)\.png\)\n\n"
+ENTRY = IMAGE + r"\* \*\*Shows\*\*: (.+)\n\* \*\*Use it\*\*: .+\n\* \*\*Call\*\*: `.+`"
 LARGEST = 400_000
 """Bytes of all images together."""
 
