@@ -3,7 +3,6 @@
 import io
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -130,35 +129,6 @@ def test_any_other_name_is_drawn_as_it_is_and_apart_from_the_rest():
     assert len({str(line_at(place)) for place in range(64)}) == 64
     lines = [mechanism_line(name) for name in MECHANISMS]
     assert [len({str(line[part]) for line in lines}) for part in ("color", "linestyle", "marker")] == [8, 8, 8]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg", ".PNG"])
-def test_one_file_is_written_where_a_suffix_says_which(tmp_path, suffix):
-    path = tmp_path / f"figure{suffix}"
-
-    def write():
-        figure = estimate_figure("abcd", ESTIMATES, standard_error=0.1)
-        assert save(figure, path) == (path,)
-        assert figure.get_layout_engine() is not None
-        return path.read_bytes()
-
-    start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[suffix.lower()]
-    assert write().startswith(start)
-    assert write() == write()
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-def test_a_script_that_the_font_lacks_does_not_stop_a_figure(tmp_path):
-    with warnings.catch_warnings():  # tests/figures/test_figures_labels.py is about them
-        warnings.simplefilter("ignore")
-        save(estimate_figure(["日本", "b", "c", "d"], ESTIMATES, standard_error=0.1), tmp_path / "figure.png", dpi=40)
-
-
-def test_dots_per_inch_are_those_asked_for(tmp_path):
-    for name, options, dots in (("a", {}, 150), ("b", {"dpi": 130}, 130)):
-        (png, _) = save(Figure(figsize=(2, 1)), tmp_path / name, **options)
-        assert int.from_bytes(png.read_bytes()[16:20], "big") == 2 * dots
 
 
 @pytest.mark.long
