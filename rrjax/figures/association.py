@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import one_panel, per_cent
+from rrjax.figures import axes as canvas
 from rrjax.figures.style import BLUE, PALE_BLUE, shortened
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def association_figure(
         parts = [f"{value:.2f}"] * (number <= MOST_WITH_NUMBERS) + ["●"] * (frozenset(pair) in marked)
         texts[row - 1, column] = "\n".join(parts)
     side = max(0.55 * number, 3.4)
-    figure, axes = one_panel(side + 2.4, side + 0.9, title, ax)
+    figure, axes = canvas.one_panel(side + 2.4, side + 0.9, title, ax)
     # An own maximum, so that weak associations differ in colour, too.
     most = max(0.1, float(np.nanmax(table))) if texts else 1.0
     _draw_cells(axes, table, most, [names[1:], names[:-1]], "Cramér's V, corrected for noise", texts)
@@ -145,12 +145,12 @@ def joint_figure(
         kept.append(places)
     table = table[np.ix_(*kept)]
     height, width = (max(0.55 * number, 2.2) for number in table.shape)
-    figure, axes = one_panel(max(width + 2.8, 5), height + 1.4, title, ax)
+    figure, axes = canvas.one_panel(max(width + 2.8, 5), height + 1.4, title, ax)
     shown = [[of[place] for place in places] for of, places in zip(labels, kept, strict=True)]
     few = max(table.shape) <= MOST_WITH_NUMBERS
-    texts = {cell: per_cent(round(float(share), 3)) for cell, share in np.ndenumerate(table) if few}
+    texts = {cell: canvas.per_cent(round(float(share), 3)) for cell, share in np.ndenumerate(table) if few}
     bar = _draw_cells(axes, table, float(table.max()), shown, "estimated share", texts)
-    bar.ax.yaxis.set_major_formatter(lambda share, _: per_cent(share))
+    bar.ax.yaxis.set_major_formatter(lambda share, _: canvas.per_cent(share))
     axes.set(xlabel=along[1], ylabel=along[0])
     return figure
 
@@ -191,7 +191,7 @@ def tree_figure(
     for name in reversed(depth):  # branches before the columns that they begin at
         beyond = [heights[other] for other in near[name] if depth[other] > depth[name]]
         heights[name] = float(np.mean(beyond)) if beyond else next(lines)
-    figure, axes = one_panel(max(2 + 2.8 * max(depth.values()), 6.5), 1.2 + 0.55 * next(lines), title, ax)
+    figure, axes = canvas.one_panel(max(2 + 2.8 * max(depth.values()), 6.5), 1.2 + 0.55 * next(lines), title, ax)
     for pair, v in cramers_v.items():
         x, y = [depth[name] for name in pair], [heights[name] for name in pair]
         known = 0.0 if np.isnan(v) else v

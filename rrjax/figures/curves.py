@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
+from rrjax.figures import axes as canvas
 from rrjax.figures import style
-from rrjax.figures.axes import in_words, legend_below, new_figure, no_axes, set_grid, set_heading, set_limits, set_ticks
 from rrjax.figures.panels import Facets, draw_histogram, draw_ranked
 from rrjax.figures.selection import (
     check_metrics,
@@ -32,7 +32,7 @@ _LOOKS: tuple[Any, ...] = (("-", "o"), ("--", "s"), ((0, (1.5, 1)), "^"), ("-.",
 _VARIANTS = {"ibu": "IBU (plain EM)", "deflated": "deflated EM", "anderson": "Anderson acceleration"}
 
 
-@no_axes
+@canvas.no_axes
 def against_users(
     dataset: xr.Dataset,
     metrics: str | Sequence[str] | None = None,
@@ -66,7 +66,7 @@ def against_users(
     return _by_population(dataset, metrics, "num_users", num_categories=num_categories, epsilon=epsilon)
 
 
-@no_axes
+@canvas.no_axes
 def against_epsilon(
     dataset: xr.Dataset,
     metrics: str | Sequence[str] | None = None,
@@ -100,7 +100,7 @@ def against_epsilon(
     return _by_population(dataset, metrics, "epsilon", num_categories=num_categories, num_users=num_users)
 
 
-@no_axes
+@canvas.no_axes
 def decomposition(
     dataset: xr.Dataset,
     *,
@@ -143,7 +143,7 @@ def decomposition(
     return _by_population(dataset, ("bias2", "variance"), x, one_scale=True, num_categories=num_categories, **fixed)
 
 
-@no_axes
+@canvas.no_axes
 def real_data(
     dataset: xr.Dataset,
     histograms: Mapping[str, np.ndarray],
@@ -206,7 +206,7 @@ def real_data(
     return facets.add_legend()
 
 
-@no_axes
+@canvas.no_axes
 def by_categories(
     dataset: xr.Dataset,
     metric: str = "mse",
@@ -298,7 +298,7 @@ def _by_population(
     return facets.finish(style.listed_words(chosen), drawn=drawn)
 
 
-@no_axes
+@canvas.no_axes
 def overview(dataset: xr.Dataset, metric: str | None = None, **fixed: Any) -> Figure:
     """Draws any study in small multiples: against its longest dimension, with panels over the next two.
 
@@ -391,7 +391,7 @@ def _values_in_words(name: str, values: np.ndarray) -> str:
     return f"{len(values)} ({', '.join(texts)})"
 
 
-@no_axes
+@canvas.no_axes
 def convergence(dataset: xr.Dataset) -> Figure:
     """Draws how EM iterates approach the exact estimate (the paper's Fig. 4): a panel for every population and N.
 
@@ -434,7 +434,7 @@ def convergence(dataset: xr.Dataset) -> Figure:
                 value=name,
             )
     populations, users = distance[population].values, distance["num_users"].values
-    figure = new_figure(max(4.2 * len(users), 5.5) + 1, 2.9 * len(populations) + 1.3)
+    figure = canvas.new_figure(max(4.2 * len(users), 5.5) + 1, 2.9 * len(populations) + 1.3)
     panels = figure.subplots(len(populations), len(users), squeeze=False, sharex=True)
     iteration = np.asarray(distance["iteration"].values)
     looks = dict(zip(map(str, distance["variant"].values), cycle(_LOOKS), strict=False))
@@ -456,17 +456,17 @@ def convergence(dataset: xr.Dataset) -> Figure:
         axes.set_xscale("symlog", linthresh=1, linscale=0.4)
         axes.set_yscale("log")
         axes.xaxis.set_major_locator(FixedLocator(ticks[:: -(-len(ticks) // 8)]))
-        set_ticks(axes.xaxis, in_words)
+        canvas.set_ticks(axes.xaxis, canvas.in_words)
         axes.set_xlim(-0.15 if iteration.min() == 0 else 0.9 * iteration.min(), 1.6 * last)
         axes.set_title(
             f"{style.panel_title(dataset, population, which)}, {style.words_for('num_users', num_users)}", fontsize=10
         )
-        set_grid(axes)
+        canvas.set_grid(axes)
     what = f"squared distance from {style.estimator_title('mle_star')}"
     for line in panels:
         values = np.concatenate([part for axes in line for part in drawn[axes]])
         for axes in line:
-            set_limits(axes, values[values >= 1e-20 * values.max(initial=0)], log=True)
+            canvas.set_limits(axes, values[values >= 1e-20 * values.max(initial=0)], log=True)
             axes.tick_params(labelleft=axes is line[0])
         line[0].set_ylabel(f"{what}\n$\\Sigma_i\\,(\\theta_{{t,i}} - \\hat\\theta_i)^2$", fontsize=9)
     for axes in panels[-1]:
@@ -478,8 +478,8 @@ def convergence(dataset: xr.Dataset) -> Figure:
     for name, (dash, mark) in looks.items():
         label = _VARIANTS.get(name, style.shortened(name))
         handles.append(Line2D([], [], color="0.25", linestyle=dash, marker=mark, markersize=5, label=label))
-    legend_below(figure, handles, "a marker ends a curve at its last iteration")
+    canvas.legend_below(figure, handles, "a marker ends a curve at its last iteration")
     if "num_categories" in dataset.attrs or dataset.coords.get("num_categories", distance).ndim == 0:
         size = dataset.attrs.get("num_categories", None) or dataset.coords["num_categories"].item()
-        set_heading(figure, style.words_for("num_categories", size))
+        canvas.set_heading(figure, style.words_for("num_categories", size))
     return figure

@@ -10,17 +10,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.catalogue import Style
-from rrjax.figures.axes import (
-    in_words,
-    legend_below,
-    new_figure,
-    no_axes,
-    one_panel,
-    ranks_to_draw,
-    set_grid,
-    set_log_ticks,
-    set_share_ticks,
-)
+from rrjax.figures import axes as canvas
 from rrjax.figures.style import BLUE, PALE_BLUE, estimator_title, shortened, styles_of
 
 if TYPE_CHECKING:
@@ -94,12 +84,12 @@ def estimate_figure(
     largest = np.argsort(-first, kind="stable")[:top]
     height, right = 1.9 + 0.24 * top, None
     if ax is None and len(first) >= 10:
-        figure = new_figure(11, height, title)
+        figure = canvas.new_figure(11, height, title)
         left, right = figure.subplots(1, 2)
         shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
         left.set_title(shown, fontsize=10)
     else:
-        figure, left = one_panel(6.5, height, title, ax)
+        figure, left = canvas.one_panel(6.5, height, title, ax)
 
     place = np.arange(top)
     left.axvspan(-2 * standard_error, 2 * standard_error, color=PALE_BLUE, zorder=0)
@@ -120,12 +110,12 @@ def estimate_figure(
             text.set_color("black" if found[index] else "0.45")
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    set_share_ticks(left.xaxis)
+    canvas.set_share_ticks(left.xaxis)
     # `found` may come from another criterion than the limits: the words name it.
     above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
     bold = "" if found is None else f";\nbold: {'its interval is' if above else 'significantly'} above zero"
     left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")
-    set_grid(left, "x")
+    canvas.set_grid(left, "x")
     if right is not None:
         _draw_ranks(right, drawn, truth, standard_error)
     # Below both panels: inside, the legend would cover data.
@@ -133,7 +123,7 @@ def estimate_figure(
     handles = {
         label: handle for axes in drawn_in for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    legend_below(figure, list(handles.values()), ax=ax)
+    canvas.legend_below(figure, list(handles.values()), ax=ax)
     return figure
 
 
@@ -153,7 +143,7 @@ def _draw_ranks(
     for theta, look in curves:
         positive = np.sort(theta[theta > 0])[::-1]
         most = max(most, len(positive))
-        rank = ranks_to_draw(len(positive), 2000)[: len(positive)]
+        rank = canvas.ranks_to_draw(len(positive), 2000)[: len(positive)]
         marker = {"marker": ".", "markersize": 4} if len(positive) < 50 else {}
         axes.plot(rank, positive[rank - 1], **look, **marker)
     axes.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
@@ -167,11 +157,11 @@ def _draw_ranks(
     assert figure is not None
     three_a_decade = 3 * math.log10(high / low) < min(15, 2.5 * figure.get_figheight())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if three_a_decade else (1,)))
-    set_share_ticks(axes.yaxis)
+    canvas.set_share_ticks(axes.yaxis)
     axes.set_xlim(0.9, 1.1 * most)
-    set_log_ticks(axes.xaxis, 0.9, 1.1 * most, in_words)
+    canvas.set_log_ticks(axes.xaxis, 0.9, 1.1 * most, canvas.in_words)
     axes.set_title("All categories, by rank", fontsize=10)
-    set_grid(axes)
+    canvas.set_grid(axes)
 
 
 def _draw_intervals(
@@ -242,11 +232,11 @@ def forest_figure(
     lines = -(-len(panels) // columns)
     interval = f"estimate, and its {100 * level:.12g} % interval"
     if ax is None:
-        figure = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
+        figure = canvas.new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
         drawn = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
         figure.supxlabel(interval, fontsize=10)
     else:
-        (figure, _), drawn = one_panel(0, 0, title, ax, len(panels)), [ax]
+        (figure, _), drawn = canvas.one_panel(0, 0, title, ax, len(panels)), [ax]
         ax.set_xlabel(interval)
     height = {name: place for place, name in enumerate(rows)}
     for axes, (name, panel) in zip(drawn, given.items(), strict=False):
@@ -257,9 +247,9 @@ def forest_figure(
         _draw_intervals(axes, heights, lower, upper, 1.6)
         axes.plot(values, heights, "o", color=BLUE, markersize=5, zorder=3)
         if panel.are_shares:
-            set_share_ticks(axes.xaxis)
+            canvas.set_share_ticks(axes.xaxis)
         axes.set_title(f"{axes.get_title()}\n{shortened(name, 40)}".strip(), fontsize=10)
-        set_grid(axes, "x")
+        canvas.set_grid(axes, "x")
     for axes in drawn[len(panels) :]:
         axes.set_visible(False)
     drawn[0].set_yticks(range(len(rows)), [shortened(row) for row in rows])
@@ -267,7 +257,7 @@ def forest_figure(
     return figure
 
 
-@no_axes
+@canvas.no_axes
 def cdf_figure(
     lower: Sequence[float] | np.ndarray,
     upper: Sequence[float] | np.ndarray,
@@ -305,7 +295,7 @@ def cdf_figure(
     low, high, theta = (np.asarray(each, float) for each in (lower, upper, shares))
     given = {"upper": high, "shares": theta, "truth": truth, "band": None if band is None else band[0]}
     _check_lengths(len(low), "numbers in lower", given)
-    figure = new_figure(10, 4, title)
+    figure = canvas.new_figure(10, 4, title)
     left, right = figure.subplots(1, 2)
     integers = bool((low == high).all())
     along = high if integers else np.append(low[0], high)
@@ -333,6 +323,6 @@ def cdf_figure(
     right.bar(middle, theta, width=width, color=BLUE, alpha=0.6, label="estimate")
     right.set(xlabel=name, ylabel="share of users" if integers else "share of users in the bin")
     for axes in (left, right):
-        set_share_ticks(axes.yaxis)
-        set_grid(axes)
+        canvas.set_share_ticks(axes.yaxis)
+        canvas.set_grid(axes)
     return figure

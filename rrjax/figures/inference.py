@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import (
-    as_power,
-    in_words,
-    legend_below,
-    new_figure,
-    no_axes,
-    one_panel,
-    set_grid,
-    set_log_ticks,
-    set_share_ticks,
-    set_ticks,
-)
+from rrjax.figures import axes as canvas
 from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, line_at, mechanism_line, shortened
 
 if TYPE_CHECKING:
@@ -70,7 +59,7 @@ def likelihood_figure(
     if len(names) != theta.shape[1]:
         raise ArgumentError(f"there are {theta.shape[1]} categories and {len(names)} labels", argument="labels")
     draw, height, kind = (_curve, 4.2, "band") if len(names) == 2 else (_triangle, 5.4, "region")
-    figure, axes = one_panel(6.2, height, title, ax)
+    figure, axes = canvas.one_panel(6.2, height, title, ax)
     draw(axes, theta, surface, names, f"{100 * level:g} % likelihood-ratio {kind}")
     return figure
 
@@ -91,9 +80,9 @@ def _curve(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], re
         axes.axvspan(share[inside].min(), share[inside].max(), color=PALE_BLUE, zorder=0, label=region)
         axes.axhline(value[inside].min(), color="0.6", linewidth=0.8, linestyle="--")
     axes.set_ylim(-_DEPTH, 0.5)
-    set_share_ticks(axes.xaxis)
+    canvas.set_share_ticks(axes.xaxis)
     axes.set(xlabel=f"share of users with {names[drawn]}", ylabel="log-likelihood below its maximum, nats")
-    set_grid(axes)
+    canvas.set_grid(axes)
     axes.legend(fontsize=8, loc="lower center")
 
 
@@ -148,7 +137,7 @@ def profile_figure(
         >>> counts = [5_200, 2_900, 1_000, 900]
         >>> figure = profile_figure({name: rrjax.inference.profile(counts, 2.0, i) for i, name in enumerate("abcd")})
     """
-    figure, axes = one_panel(7.2, 4.4, title, ax)
+    figure, axes = canvas.one_panel(7.2, 4.4, title, ax)
     for number, (name, profile) in enumerate(profiles.items()):
         colour = COLOURS[number % len(COLOURS)]
         share = _shares_to_draw(profile)
@@ -164,11 +153,11 @@ def profile_figure(
             axes.plot(limits[name], [height, height], color=colour, linewidth=2.5, solid_capstyle="butt")
     axes.axhline(-_HALF_QUANTILE, color="0.6", linewidth=0.8, linestyle="--", label="half the 95 % quantile of χ²")
     axes.set_ylim(-_DEPTH - 0.3 * len(profiles) * (limits is not None), 0.5)
-    set_share_ticks(axes.xaxis)
+    canvas.set_share_ticks(axes.xaxis)
     bars = "" if limits is None else " (bars: exact intervals)"
     axes.set(xlabel=f"share of users{bars}", ylabel="profile log-likelihood, nats")
-    set_grid(axes)
-    legend_below(figure, axes.get_legend_handles_labels()[0], ax=ax)
+    canvas.set_grid(axes)
+    canvas.legend_below(figure, axes.get_legend_handles_labels()[0], ax=ax)
     return figure
 
 
@@ -180,7 +169,7 @@ def _shares_to_draw(profile: ProfileLikelihood) -> np.ndarray:
     return np.linspace(max(low - 3e-4, 0), min(high + 3e-4, 1), 400)
 
 
-@no_axes
+@canvas.no_axes
 def plan_figure(
     num_categories: int,
     epsilon: float,
@@ -211,7 +200,7 @@ def plan_figure(
     """
     from rrjax import RandomizedResponse, inference
 
-    figure = new_figure(11, 4.4, title)
+    figure = canvas.new_figure(11, 4.4, title)
     left, right = figure.subplots(1, 2, sharey=True)
     users = np.geomspace(max(num_users / 300, 10), num_users * 300, 120)
     kind: MechanismFactory = RandomizedResponse if design is None else lambda *_: design
@@ -257,12 +246,12 @@ def _set_scales(axes: Axes) -> None:
     axes.set(xscale="log", yscale="log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e3 else (1,)))
-    set_ticks(axes.xaxis, in_words if low > 1e-4 else as_power)
-    set_share_ticks(axes.yaxis)
-    set_grid(axes)
+    canvas.set_ticks(axes.xaxis, canvas.in_words if low > 1e-4 else canvas.as_power)
+    canvas.set_share_ticks(axes.yaxis)
+    canvas.set_grid(axes)
 
 
-@no_axes
+@canvas.no_axes
 def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int, *, title: str = "") -> Figure:
     """Draws the expected errors of the ways to spend ε on several columns, against ε.
 
@@ -299,7 +288,7 @@ def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int,
     numbers = range(1, number + 1)
     drawn = np.unique(np.geomspace(1, number, min(number, MOST_NUMBERS)).round().astype(int)).tolist()
 
-    figure = new_figure(11, 4.4, title)
+    figure = canvas.new_figure(11, 4.4, title)
     left, right = figure.subplots(1, 2)
     for axes, what in ((left, "share"), (right, "cell")):
         errors = {way: np.array([getattr(row[way], what) for row in rows]) for way in given}
@@ -310,11 +299,11 @@ def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int,
         axes.axvline(centre, color="0.5", linewidth=0.9, linestyle=":", label=f"ε = {epsilon:.4g}")
         axes.set(xscale="log", yscale="log", xlabel="ε of all that a user reports, nats")
         low, high = axes.get_xlim()
-        set_log_ticks(axes.xaxis, low, high, in_words)
+        canvas.set_log_ticks(axes.xaxis, low, high, canvas.in_words)
         # A curve above 100 % tells nothing; the best at the given ε is always shown.
         axes.set_ylim(top=min(axes.get_ylim()[1], max(2, 2 * min(getattr(row, what) for row in given.values()))))
-        set_share_ticks(axes.yaxis)
-        set_grid(axes)
+        canvas.set_share_ticks(axes.yaxis)
+        canvas.set_grid(axes)
         axes.legend(fontsize=8, title="a user reports", title_fontsize=8)
     left.set_ylabel("expected root mean squared error")
     left.set_title("Share in a column", fontsize=10)

@@ -10,21 +10,8 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.catalogue import METRICS
+from rrjax.figures import axes as canvas
 from rrjax.figures import style
-from rrjax.figures.axes import (
-    in_words,
-    legend_below,
-    new_figure,
-    per_cent,
-    ranks_to_draw,
-    set_grid,
-    set_heading,
-    set_limits,
-    set_log_ticks,
-    set_ticks,
-    set_x,
-    span_of,
-)
 from rrjax.figures.selection import fix
 
 if TYPE_CHECKING:
@@ -47,7 +34,7 @@ class Facets:
     def __init__(self, dataset: xr.Dataset):
         """No panels yet."""
         self.dataset = dataset
-        self.figure = new_figure(1, 1)
+        self.figure = canvas.new_figure(1, 1)
         self.styles = style.styles_of(dataset["estimator"].values)
         self.estimators: set[str] = set()
         """Those that any panel shows."""
@@ -117,7 +104,7 @@ class Facets:
         log = metric != "nll" and (metric in METRICS or not bool((dataset[metric] < 0).any()))
         along = np.asarray(dataset[x].values, float)
         values_of_others, values_of_inv = [np.empty(0)], [np.empty(0)]
-        set_x(axes, along[np.isfinite(along)], x)
+        canvas.set_x(axes, along[np.isfinite(along)], x)
         if log:
             axes.set_yscale("log")
         for name in map(str, dataset["estimator"].values):
@@ -147,7 +134,7 @@ class Facets:
             elif band.any():
                 axes.vlines(along[band], low[band], high[band], color=colour, linewidth=1, zorder=1)
             self.has_bands |= bool(band.any())
-        set_grid(axes)
+        canvas.set_grid(axes)
         self.values[axes] = np.concatenate(values_of_others), np.concatenate(values_of_inv)
 
     def set_scale(self, panels: Iterable[Axes]) -> None:
@@ -157,18 +144,18 @@ class Facets:
         values, of_inv = map(np.concatenate, zip(*(self.values[axes] for axes in panels), strict=True))
         both = np.concatenate([values, of_inv])
         # Inv may be no distribution: with limits for its errors, the differences of the others could be invisible.
-        if not len(values) or (len(of_inv) and span_of(both, log) <= 2 * span_of(values, log)):
+        if not len(values) or (len(of_inv) and canvas.span_of(both, log) <= 2 * canvas.span_of(values, log)):
             values = both
         elif len(of_inv):
             self.inv_leaves_panel = True
         for axes in panels:
             axes.set_yscale("log" if log else "linear")
-            set_limits(axes, values, log=log)
+            canvas.set_limits(axes, values, log=log)
 
     def finish(self, *heading: str, drawn: Sequence[str] = ()) -> Figure:
         """Writes heading and legend; `drawn` describes the part of the dataset that is drawn, if not all."""
         title = "; ".join(filter(None, [*heading, style.seeds_note(self.dataset)]))
-        set_heading(self.figure, title[:1].upper() + title[1:] if title.isascii() else title)
+        canvas.set_heading(self.figure, title[:1].upper() + title[1:] if title.isascii() else title)
         return self.add_legend(f"drawn: {'; '.join(drawn)}; the dataset has them all" if drawn else "")
 
     def add_legend(self, note: str = "") -> Figure:
@@ -184,7 +171,7 @@ class Facets:
         if self.has_bands:
             handles.append(Patch(facecolor="0.5", alpha=0.3, label="±2 standard errors"))
         of_inv = f"{style.estimator_title('inv')}, which is no distribution, may leave a panel"
-        legend_below(self.figure, handles, "\n".join(filter(None, [note, of_inv * self.inv_leaves_panel])))
+        canvas.legend_below(self.figure, handles, "\n".join(filter(None, [note, of_inv * self.inv_leaves_panel])))
         return self.figure
 
     def magnify(self, axes: Axes, dataset: xr.Dataset, metric: str, x: str) -> None:
@@ -222,7 +209,7 @@ class Facets:
         pad = 0.25 * distance[most]
         inset.set(xlim=(-0.6, len(names) - 0.4), ylim=(mean[:, most].min() - pad, mean[:, most].max() + pad), xticks=[])
         inset.yaxis.set_major_locator(MaxNLocator(3))
-        set_ticks(inset.yaxis, "{:.10g}".format)
+        canvas.set_ticks(inset.yaxis, "{:.10g}".format)
         inset.tick_params(labelsize=7, length=2)
         inset.set_title(f"magnified, at {style.words_for(x, along[most])}", fontsize=7, pad=2)
 
@@ -230,15 +217,15 @@ class Facets:
 def draw_ranked(axes: Axes, shares: np.ndarray) -> None:
     """Draws shares, the largest first, by rank, on logarithmic axes."""
     size = len(shares)
-    rank = ranks_to_draw(size, 500)
+    rank = canvas.ranks_to_draw(size, 500)
     rank = rank[shares[rank - 1] > 0]
     single = {"marker": "o", "markersize": 4} if len(rank) == 1 else {}
     axes.plot(rank, shares[rank - 1], color="0.35", linewidth=1.5, **single)
     last = 1.1 * max(size, 2)
     axes.set(xscale="log", yscale="log", xlim=(0.9, last))
-    set_limits(axes, shares[shares > 0], log=True, margin=0.3)
-    set_log_ticks(axes.xaxis, 0.9, last, in_words)
-    set_grid(axes)
+    canvas.set_limits(axes, shares[shares > 0], log=True, margin=0.3)
+    canvas.set_log_ticks(axes.xaxis, 0.9, last, canvas.in_words)
+    canvas.set_grid(axes)
 
 
 def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = None, *, width: float = 4.3) -> float:
@@ -264,9 +251,9 @@ def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = N
     else:
         # No thousands separators: the integers may be years.
         axes.xaxis.set_major_locator(MaxNLocator(min(size + 1, 9), integer=True, steps=[1, 2, 5, 10]))
-        set_ticks(axes.xaxis, lambda value: f"{value:.0f}".replace("-", "−"))
+        canvas.set_ticks(axes.xaxis, lambda value: f"{value:.0f}".replace("-", "−"))
     axes.yaxis.set_major_locator(MaxNLocator(5))
-    set_ticks(axes.yaxis, per_cent)
+    canvas.set_ticks(axes.yaxis, canvas.per_cent)
     many = f"\n(the largest in each of {len(bars):,} bins)" if len(bars) < size else ""
     axes.set_xlabel(f"category{named}")
     axes.set_ylabel(f"true share of users{many}", fontsize=9)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.data.errors import ArgumentError, number
+from rrjax.figures import axes as canvas
 from rrjax.figures import style
-from rrjax.figures.axes import in_words, legend_below, no_axes, set_heading
 from rrjax.figures.panels import Facets
 from rrjax.figures.selection import population_of, prepared, rounding, spread_over
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@no_axes
+@canvas.no_axes
 def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     """Draws maps of the wins and losses of one estimator against the best of the others, for every population and K.
 
@@ -82,12 +82,12 @@ def wins(dataset: xr.Dataset, metric: str = "mse", *, estimator: str) -> Figure:
     won, lost = int((sign < 0).sum()), int((sign > 0).sum())
     heading = f"{title} against the best other estimator: {number(won, 'win', 'wins')} and "
     heading += f"{number(lost, 'loss', 'losses')} in {number(int(known.sum()), 'configuration', 'configurations')}"
-    set_heading(maps.figure, heading)
-    legend_below(maps.figure, [], f"−: {title} wins; +: it loses; no sign: {maps.tie}{maps.left_out}")
+    canvas.set_heading(maps.figure, heading)
+    canvas.legend_below(maps.figure, [], f"−: {title} wins; +: it loses; no sign: {maps.tie}{maps.left_out}")
     return maps.figure
 
 
-@no_axes
+@canvas.no_axes
 def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     """Draws maps of the estimator with the smallest error, for every population and K.
 
@@ -141,7 +141,7 @@ def closest(dataset: xr.Dataset, metric: str = "mse") -> Figure:
     note = f"pale: another one is {maps.tie}{maps.left_out}"
     maps.figure.legend(handles, titles, loc="outside lower center", title=note, **shape)
     number_of_all = number(int(known.sum()), "configuration", "configurations")
-    set_heading(maps.figure, f"Smallest {style.short_label(metric)} in {number_of_all}, by estimator")
+    canvas.set_heading(maps.figure, f"Smallest {style.short_label(metric)} in {number_of_all}, by estimator")
     return maps.figure
 
 
@@ -173,8 +173,8 @@ class _Maps(Facets):
         for axes, (which, size) in self.places:
             is_first, is_top, is_last = which == columns[0], size == rows[0], size == rows[-1]
             axes.set_facecolor("0.85")
-            axes.set_xticks(range(shape[3]), [in_words(value) for value in labels[3]], fontsize=8)
-            axes.set_yticks(range(shape[2]), [in_words(value, " ") for value in labels[2]], fontsize=8)
+            axes.set_xticks(range(shape[3]), [canvas.in_words(value) for value in labels[3]], fontsize=8)
+            axes.set_yticks(range(shape[2]), [canvas.in_words(value, " ") for value in labels[2]], fontsize=8)
             axes.tick_params(length=0, labelbottom=is_last, labelleft=is_first)
             if is_top:
                 axes.set_title(style.panel_title(dataset, self.layout[0], labels[0][which]), fontsize=10)
