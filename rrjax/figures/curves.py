@@ -44,8 +44,7 @@ def against_users(
 
     Args:
         dataset: Dataset of a study.
-        metrics: A name of its variables, or several. None: mse and nll, if the dataset has them, else all of its
-            metrics.
+        metrics: One or several of its variables. None: those of mse and nll that it has, else all of its metrics.
         num_categories: K; may be omitted if there is only one.
         epsilon: ε, nats; may be omitted if there is only one.
 
@@ -78,8 +77,7 @@ def against_epsilon(
 
     Args:
         dataset: Dataset of a study.
-        metrics: A name of its variables, or several. None: mse and nll, if the dataset has them, else all of its
-            metrics.
+        metrics: One or several of its variables. None: those of mse and nll that it has, else all of its metrics.
         num_categories: K; may be omitted if there is only one.
         num_users: N; may be omitted if there is only one.
 
