@@ -39,7 +39,7 @@ LONG = frozenset(
         "rrjax.inference.profile.log_likelihood_surface",
         "rrjax.inference.profile.profile",
         "rrjax.inference.quantiles.quantile",
-        "rrjax.inference.tree_fit.tree_fit_test",
+        "rrjax.inference.chow_liu.tree_fit_test",
         "rrjax.inference.unrelated_question.unrelated_question",
         "rrjax.mechanisms.local_hashing.LocalHashing",
         "rrjax.mechanisms.longitudinal.protocol.Protocol.collect",

@@ -22,7 +22,7 @@ from rrjax.data.arguments import as_array, as_epsilons, as_values, check_key, fl
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.rows import LogRows, log_gain
-from rrjax.models.inputs import require
+from rrjax.models.results import require
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import expm1_epsilon

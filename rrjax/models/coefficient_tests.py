@@ -16,10 +16,19 @@ from rrjax.data.arguments import check_key
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, RandomizedResponse
-from rrjax.models.inputs import FitError, Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.models.logistic import Data, on_coefficients, posteriors, slope_of
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
-from rrjax.models.results import Regression, p_value, predict
+from rrjax.models.results import (
+    FitError,
+    Regression,
+    Units,
+    as_covariates,
+    as_weights,
+    covariates_dtype,
+    p_value,
+    predict,
+    standardized,
+)
 from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable

@@ -25,7 +25,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_array, as_scalar, check_key, check_positive, float_dtype, is_real
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import require
+from rrjax.models.results import require
 from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register

@@ -17,11 +17,10 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import as_tolerance
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import FitError, Units, as_column
 from rrjax.models.logistic import Data, as_data, curvatures, newton, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.regression import LARGEST_STANDARD_ERROR
-from rrjax.models.results import Family, OutcomeRegression
+from rrjax.models.results import Family, FitError, OutcomeRegression, Units, as_column
 from rrjax.numerics.newton import View, added_up, ascended, blocks_of, factored, solved
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import refuse_spread
