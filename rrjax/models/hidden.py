@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_array, as_scalar, as_tolerance, float_dtype
 from rrjax.data.categories import as_integer
@@ -150,7 +150,14 @@ def fit_hidden(
     outcome, scale, answered = _rows(reports, mechanism_or_epsilon, num_categories, number, dtype, "reports")
     parts = [_rows(own, each, None, number, dtype, f"hidden[{place}]") for place, (own, each) in enumerate(columns)]
     known = [each[2] for each in parts]
-    _check_together(answered, known)
+    for place, each in enumerate(known):
+        both = answered & each
+        if not isinstance(both, Tracer) and not both.any():
+            raise ArgumentError(
+                f"nobody reports both the outcome and hidden[{place}]: the reports do not tell how they go together",
+                argument="hidden",
+                value=place,
+            )
     weights = as_weights(weights, number, dtype)
     weights = jnp.where(jnp.any(jnp.stack([answered, *known]), axis=0), weights, 0)
     standard, units = standardized(given, intercept=True)
@@ -166,8 +173,7 @@ def fit_hidden(
     scale = accurate_sum(weights * (scale + sum(each[1] for each in parts)))
     data = data if robust else _merged(data)
     ridge, prior = as_scalar(ridge, dtype, "ridge"), as_scalar(prior, dtype, "prior")
-    problem = _Problem(data, scale, units, ridge, prior, clusters, dummies_of(sizes, dtype))
-    for name, value in (("ridge", problem.ridge), ("prior", problem.prior)):
+    for name, value in (("ridge", ridge), ("prior", prior)):
         if not isinstance(value, Tracer) and not 0 <= value < np.inf:
             raise ArgumentError(
                 f"{name} must be a finite number, not negative; got {float(value):g}", argument=name, value=float(value)
@@ -179,7 +185,11 @@ def fit_hidden(
     if tol is None:
         # Gains are sums of rows with many users, rounded with them; the last step goes much nearer than the goal.
         goal = jnp.maximum(goal, 4 * jnp.finfo(dtype).eps * jnp.sqrt(jnp.sum(data.weights**2)))
-    result, errors = _fitted(problem, goal, max_iters, kept, robust, num_clusters)
+    values = np.indices(sizes).reshape(len(sizes), -1)
+    dummies = [own[:, None] == np.arange(1, size) for own, size in zip(values, sizes, strict=True)]
+    dummies = jnp.asarray(np.concatenate(dummies, axis=1), dtype)
+    given = data, scale, units, ridge, prior, clusters, dummies
+    result, errors = _fitted(given, goal, max_iters, kept, robust, num_clusters)
     if not isinstance(result.converged, Tracer):
         if np.isnan(errors).any() and int(result.num_iters) == max_iters:
             raise FitError(
@@ -205,18 +215,6 @@ def _merged(data: Data) -> Data:
     weights = np.bincount(place.ravel(), weights=np.asarray(data.weights), minlength=len(first))
     rows = jax.tree.map(lambda leaf: leaf[first], data)
     return rows._replace(weights=jnp.asarray(weights, data.weights.dtype))
-
-
-class _Problem(NamedTuple):
-    """A problem to be fitted; `scale` is the part of the log-likelihood that is common to all values."""
-
-    data: Data
-    scale: Float[Array, ""]
-    units: Units
-    ridge: Float[Array, ""]
-    prior: Float[Array, ""]
-    clusters: Int[Array, " N"] | None
-    dummies: Float[Array, "H E"]  # an argument: XLA would multiply constants of this size while it compiles
 
 
 def _as_hidden(hidden: Any) -> list[tuple[Any, Mechanism]]:
@@ -253,17 +251,6 @@ def _rows(reports, mechanism, num_categories, number, dtype, name):
     return likelihood, jnp.where(present, rows.scale, 0), present
 
 
-def _check_together(answered: Bool[Array, " N"], known: list[Bool[Array, " N"]]) -> None:
-    for place, each in enumerate(known):
-        both = answered & each
-        if not isinstance(both, Tracer) and not both.any():
-            raise ArgumentError(
-                f"nobody reports both the outcome and hidden[{place}]: the reports do not tell how they go together",
-                argument="hidden",
-                value=place,
-            )
-
-
 def _kept(left_out: Sequence[int], num_known: int, num_hidden: int) -> tuple[int, ...]:
     """The columns of (x, z) with a coefficient; the intercept is the first."""
     number = num_known + num_hidden
@@ -274,10 +261,15 @@ def _kept(left_out: Sequence[int], num_known: int, num_hidden: int) -> tuple[int
 
 
 @partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _fitted(problem: _Problem, tol, max_iters: int, kept, robust: bool, num_clusters: int | None):
-    data, units, prior = problem.data, problem.units, problem.prior
+def _fitted(given, tol, max_iters: int, kept, robust: bool, num_clusters: int | None):
+    """The regression, and its standard errors; `scale` is the part of the log-likelihood common to all values."""
+    data, scale, units, ridge, prior, clusters, dummies = given
     dtype, num_known, width = data.weights.dtype, data.covariates.shape[1], data.outcome.shape[1] - 1
-    design = designed(problem.dummies, kept, num_known)
+    columns = (
+        [place for place in kept if place < num_known],
+        [place - num_known for place in kept if place >= num_known],
+    )
+    design = Design(dummies, *(np.asarray(each, int) for each in columns))
     num_cells, num_dummies = design.dummies.shape
     start = Parameters(
         jnp.zeros((len(kept), width), dtype), jnp.zeros(num_cells - 1, dtype),
@@ -299,7 +291,7 @@ def _fitted(problem: _Problem, tol, max_iters: int, kept, robust: bool, num_clus
 
     # First the hidden covariates alone: where the outcome tells nothing, a prior keeps its coefficients at zero.
     alone = found(flat, data._replace(outcome=jnp.zeros_like(data.outcome)), jnp.ones((), dtype))
-    state = found(alone.parameters, data, problem.ridge)
+    state = found(alone.parameters, data, ridge)
     coefficients = unravel(state.parameters).coefficients
     inverse = solved(factored(state.view.observed), jnp.eye(flat.size, dtype=dtype))
     gap = matmul(state.view.slope, inverse, state.view.slope) / 2
@@ -307,17 +299,17 @@ def _fitted(problem: _Problem, tol, max_iters: int, kept, robust: bool, num_clus
     if robust:
         scores = jnp.concatenate(scores_of(posteriors(unravel(state.parameters), data, design), data, design), axis=1)
         scores = data.weights[:, None] * scores
-        inverse = sandwich(scores, inverse, data.weights, problem.clusters, num_clusters)
+        inverse = sandwich(scores, inverse, data.weights, clusters, num_clusters)
     covariance = inverse[: coefficients.size, : coefficients.size]
     errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
     number = data.weights.shape[0]
     each = state.view.log_probabilities[:number]
-    log_likelihood = accurate_sum(each) + problem.scale
+    log_likelihood = accurate_sum(each) + scale
     at_equal = data.weights * (log_sum(data.outcome) - jnp.log(jnp.asarray(width + 1, dtype)))
     gain = accurate_sum(each - alone.view.log_probabilities[:number] - at_equal)
     # The prior of the cells counts, that of the coefficients does not, as in `fit`.
-    gain += state.view.log_prior - alone.view.log_prior + problem.ridge / 2 * jnp.sum(coefficients**2)
-    usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (problem.ridge >= 0) & (prior >= 0)
+    gain += state.view.log_prior - alone.view.log_prior + ridge / 2 * jnp.sum(coefficients**2)
+    usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (ridge >= 0) & (prior >= 0)
     shift, scales = (
         jnp.concatenate([own, jnp.full(num_dummies, fill, dtype)])[np.asarray(kept)]
         for own, fill in zip(units, (0, 1), strict=True)
@@ -362,20 +354,6 @@ class Design(NamedTuple):
     dummies: Float[Array, "H E"]
     of_known: np.ndarray
     of_hidden: np.ndarray
-
-
-def dummies_of(sizes: Sequence[int], dtype: np.dtype) -> Float[Array, "H E"]:
-    """The dummies of each cell of a table of these sizes."""
-    values = np.indices(sizes).reshape(len(sizes), -1)
-    dummies = [own[:, None] == np.arange(1, size) for own, size in zip(values, sizes, strict=True)]
-    return jnp.asarray(np.concatenate(dummies, axis=1), dtype)
-
-
-def designed(dummies: Float[Array, "H E"], kept: tuple[int, ...], num_known: int) -> Design:
-    """The dummies, and the columns `kept` of (x, z)."""
-    known = np.asarray([place for place in kept if place < num_known], int)
-    hidden = np.asarray([place - num_known for place in kept if place >= num_known], int)
-    return Design(dummies, known, hidden)
 
 
 class Posteriors(NamedTuple):
