@@ -38,7 +38,7 @@ LONG = frozenset(
         "rrjax.inference.profile.log_likelihood_surface",
         "rrjax.inference.profile.profile",
         "rrjax.inference.quantiles.quantile",
-        "rrjax.inference.tree_fit.tree_fit_test",
+        "rrjax.inference.chow_liu.tree_fit_test",
         "rrjax.inference.two_sample_designs.unrelated_question",
         "rrjax.mechanisms.columns.ProjectiveGeometry",
         "rrjax.mechanisms.local_hashing.LocalHashing",

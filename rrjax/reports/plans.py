@@ -11,7 +11,7 @@ import numpy as np
 
 from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
-from rrjax.inference.planned_rates import noisiest
+from rrjax.inference.precision import noisiest
 from rrjax.mechanisms import DESIGNS, MECHANISMS, Design, RandomizedResponse
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import full_name
