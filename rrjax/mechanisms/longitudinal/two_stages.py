@@ -65,8 +65,9 @@ class Answers(TwoStages):
         e_last = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
         return jnp.log1p(e_last * -jnp.expm1(-repeated) / (1 + (self.num_answers - 1 + e_last) * jnp.exp(-repeated)))
 
-    def _support_again(self, key, held, number, usable):
-        return simulate.randomized(key, held, self._second.epsilon)
+    def _counts_again(self, key, held, number, usable):
+        counts = simulate.randomized(key, held, self._second.epsilon)
+        return counts, jnp.sum(counts)
 
     def _powers(self, supported: Int[Array, "U K"], named: Int[Array, "U T"]) -> tuple[Array, Array]:
         """R^{n_i} and Σ_z R^{n_z}, R = e^ε₂, for n_z reports that name z and n_i that support i, up to a factor.
@@ -378,8 +379,8 @@ class LongitudinalUnaryEncoding(TwoStages):
     def _memo_supports(self, seen, num_reports):
         return self._bits.posteriors(seen, num_reports - seen), 1
 
-    def _support_again(self, key, held, number, usable):
-        return sum_of_bits(key, held, number, self.instantaneous, usable)
+    def _counts_again(self, key, held, number, usable):
+        return sum_of_bits(key, held, number, self.instantaneous, usable), number
 
 
 @register(
