@@ -124,18 +124,9 @@ def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str
 
 
 def _of_labels(source, metadata, mechanism):
-    from rrjax.data.linear_maps import Scaling
-    from rrjax.data.mixture import Mixture
-    from rrjax.mechanisms import Design
-
     counted = count_reports(source)
-    if isinstance(mechanism, Design):
-        counts = as_jax_integers(counted.counts)
-        tally = replace(mechanism.tally_of_counts(counts), domain=counted.domain)
-        return Tallied(counted, mechanism, tally, mechanism.mixture_of_counts(counts))
-    tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism, counted.domain)
-    lift = Scaling(mechanism.expm1_epsilon, mechanism.num_categories)
-    return Tallied(counted, mechanism, tally, Mixture(counted.counts, 1.0, lift))
+    tally = tally_of_columns(counted.counts, mechanism, counted.domain)
+    return Tallied(counted, mechanism, tally, mechanism.mixture_of_counts(counted.counts))
 
 
 def _of_numbers(source, metadata, mechanism):
@@ -198,9 +189,10 @@ def tally_of_support(
 
 
 def tally_of_columns(columns: np.ndarray, mechanism: SupportMechanism, domain: Domain | None = None) -> Tally:
-    """The tally from the number of reports of each column; `DataError` beyond the integers of JAX."""
+    """The tally from the number of reports of each kind; `DataError` beyond the integers of JAX."""
+    counted = as_jax_integers(columns)
     as_jax_integers(columns.sum())
-    tally = mechanism.tally_of_counts(as_jax_integers(columns))  # pyright: ignore[reportAttributeAccessIssue]
+    tally = mechanism.tally_of_counts(counted)  # pyright: ignore[reportAttributeAccessIssue]
     return replace(tally, domain=domain)
 
 
