@@ -126,9 +126,7 @@ def tally_frame(
             f": {number(counted.num_missing, 'report is', 'reports are')} missing. Leave such rows out of the frame, "
             "or count with count_frame, which returns their number.",
         )
-    if coding == "numbers":
-        return tally_of_columns(counted.counts, mechanism, given)
-    return tally_of_support(counted.counts, counted.num_rows, mechanism, given)
+    return tally_of_columns(counted.counts, mechanism, given)
 
 
 def count_frame(
