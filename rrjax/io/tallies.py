@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rrjax.data.mixture import Mixture
     from rrjax.data.tally import Tally
-    from rrjax.mechanisms import Design, SupportMechanism
+    from rrjax.mechanisms import SupportMechanism
 
 _TYPES: dict[Coding, str] = {
     "numbers": "INTEGER",
