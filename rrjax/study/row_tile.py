@@ -8,7 +8,7 @@ drawn, of estimators and metrics that rows have; all others have a program for e
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,14 +20,11 @@ from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
 from rrjax.simulate.sampling.in_rows import Laws
-from rrjax.study import draws
-from rrjax.study.draws import Point
-from rrjax.study.functions import decomposes, metrics_of_seeds
-from rrjax.study.identity import identity_of
-from rrjax.study.tile import Inputs, Outputs, Shape, cells_of_tile
+from rrjax.study.functions import decomposes, identity_of, metrics_of_seeds
+from rrjax.study.tile import Inputs, Outputs, Point, Shape, cells_of_tile, draw_in_rows
 
 if TYPE_CHECKING:
-    from rrjax.study.grid import Grid
+    from rrjax.study.study import Study
 
 LEAST_COLLECTIONS = 16
 """Fewer in a tile leave the program's lanes empty; then a program for that K alone is faster."""
@@ -74,7 +71,7 @@ class Sizes:
     """Rows of a collection, at most."""
 
 
-def shapes_in_rows(study: Grid, platform: str) -> dict[int, Shape]:
+def shapes_in_rows(study: Study, platform: str) -> dict[int, Shape]:
     """The shapes of the K that one program can serve; none for studies with other functions."""
     if study.mechanism is not None or study.users is not None or any(study.metrics.values()):
         return {}
@@ -98,7 +95,7 @@ def height_of_tile(platform: str) -> int:
     return cells_of_tile(platform) // WIDTH
 
 
-def sizes_of(study: Grid, shapes: Iterable[Shape], platform: str) -> Sizes:
+def sizes_of(study: Study, shapes: Iterable[Shape], platform: str) -> Sizes:
     """The sizes of the program for these shapes; powers of two, so that other studies may have the same program."""
     shapes = list(shapes)
 
@@ -120,7 +117,7 @@ def sizes_of(study: Grid, shapes: Iterable[Shape], platform: str) -> Sizes:
 class RowTile:
     """The tiles of one K, computed by the program of all K."""
 
-    study: Grid
+    study: Study
     shape: Shape
     sizes: Sizes
 
@@ -132,17 +129,10 @@ class RowTile:
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
         # Functions by id, because not all can be hashed, and by their contents, which may change.
-        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in self._functions)
+        estimators = self.study.estimators.values()
+        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in estimators)
         metrics = metrics_of_seeds(self.study)
         return "study in rows", tuple(functions), tuple(metrics), dataclasses.astuple(self.sizes)
-
-    def kept_identity(self) -> tuple[Any, ...] | None:
-        """The same for other processes; None if functions are not of rrjax."""
-        return None if any(map(own_in_rows, self._functions)) else self.identity()
-
-    @property
-    def _functions(self) -> Collection[Any]:
-        return self.study.estimators.values()
 
     def tables(self) -> Laws:
         """The arrays that all tiles of this K share: the laws."""
@@ -198,7 +188,7 @@ class RowTile:
             collection = jnp.arange(sizes.height, dtype=jnp.int32)
             at = jnp.minimum(collection // inputs.seeds, inputs.configurations - 1)
             seeds = inputs.first_seed + (collection % inputs.seeds).astype(jnp.uint32)
-            truth, counts = draws.in_rows(rows, laws, points, seeds, at, inputs.of_users)
+            truth, counts = draw_in_rows(rows, laws, points, seeds, at, inputs.of_users)
             given = Collections.of(rows, counts, looked_up(points.num_users, at), looked_up(points.epsilon, at))
             real = seeds < inputs.num_seeds
 

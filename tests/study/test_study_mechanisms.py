@@ -25,9 +25,9 @@ from rrjax.figures.curves import real_data
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
 from rrjax.numerics.pytrees import register
 from rrjax.study import Study, StudyError, drawings, ranking, ranking_rows, read_study
+from rrjax.study.arguments import Configuration
 from rrjax.study.checkpoint import name_of_group
-from rrjax.study.functions import build_mechanism, check_functions, known_epsilon
-from rrjax.study.identity import Configuration, identity_of
+from rrjax.study.functions import build_mechanism, check_functions, identity_of, known_epsilon
 
 pytest.importorskip("xarray")
 

@@ -25,8 +25,7 @@ from rrjax.figures import files
 from rrjax.study import Study, drawings
 from rrjax.study.arguments import Progress
 from rrjax.study.checkpoint import computing_time
-from rrjax.study.rankings import ranking, ranking_note, ranking_rows
-from rrjax.study.report import write_report
+from rrjax.study.report import ranking, ranking_note, ranking_rows, write_report
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

@@ -6,7 +6,6 @@ not exact enough: in float32 `jax.random.binomial` has a standard deviation off 
 """
 
 from rrjax.simulate.sampling.fixed_sum import hypergeometric, multinomial, table
-from rrjax.simulate.sampling.independent import binomial, poisson
-from rrjax.simulate.sampling.streams import Stream
+from rrjax.simulate.sampling.streams import Stream, binomial, poisson
 
 __all__ = ["Stream", "binomial", "hypergeometric", "multinomial", "poisson", "table"]
