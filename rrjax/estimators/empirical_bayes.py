@@ -179,7 +179,7 @@ def of_evidence(data: Evidence, estimand: Estimand) -> EmpiricalBayes:
     size = data.support.shape[0]
     data = without_derivative(data, NO_DERIVATIVES)
     histogram = Histogram.of(data, estimand)
-    noise, (mean, weight, _) = histogram.noise, histogram.cells
+    noise, mean, weight = histogram.noise, histogram.mean, histogram.weight
     prior = Prior.of(histogram)
     undetermined = prior.gain < least_gain(size)
     weights = jnp.where(undetermined, prior.base, prior.weights)
