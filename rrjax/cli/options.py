@@ -142,7 +142,7 @@ class Asked:
         """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
             raise UsageError.about(
-                "--normal", "applies to --mean, --quantile, --group, --by and --weights: ask for one of them"
+                "--normal", "applies to --mean, --group, --by and --weights: ask for one of them"
             )
 
     @property
