@@ -7,7 +7,8 @@ from rrjax.inference.association import Association as Association
 from rrjax.inference.association import Limits, association, cramers_v, mutual_information, odds_ratios
 from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
 from rrjax.inference.chow_liu import TreeFit as TreeFit
-from rrjax.inference.combined import difference, stratified
+from rrjax.inference.combined import WeightedCounts as WeightedCounts
+from rrjax.inference.combined import difference, stratified, weighted_counts, weighted_functional, weighted_shares
 from rrjax.inference.compliance import ComplianceEstimate as ComplianceEstimate
 from rrjax.inference.compliance import compliance
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
@@ -44,8 +45,6 @@ from rrjax.inference.quantiles import Quantile as Quantile
 from rrjax.inference.quantiles import cdf_band, mean_limits, quantile, quantile_limits
 from rrjax.inference.unrelated_question import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
 from rrjax.inference.unrelated_question import unrelated_question
-from rrjax.inference.weighted import WeightedCounts as WeightedCounts
-from rrjax.inference.weighted import weighted_counts, weighted_functional, weighted_shares
 
 __all__ = [
     "association",
