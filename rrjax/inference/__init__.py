@@ -9,8 +9,6 @@ from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
 from rrjax.inference.chow_liu import TreeFit as TreeFit
 from rrjax.inference.combined import WeightedCounts as WeightedCounts
 from rrjax.inference.combined import difference, stratified, weighted_counts, weighted_functional, weighted_shares
-from rrjax.inference.compliance import ComplianceEstimate as ComplianceEstimate
-from rrjax.inference.compliance import compliance
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
 from rrjax.inference.distribution_tests import goodness_of_fit_test, likelihood_ratio_test
@@ -43,8 +41,9 @@ from rrjax.inference.profile import log_likelihood_surface, profile
 from rrjax.inference.quantiles import CdfBand as CdfBand
 from rrjax.inference.quantiles import Quantile as Quantile
 from rrjax.inference.quantiles import cdf_band, mean_limits, quantile, quantile_limits
-from rrjax.inference.unrelated_question import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
-from rrjax.inference.unrelated_question import unrelated_question
+from rrjax.inference.two_sample_designs import ComplianceEstimate as ComplianceEstimate
+from rrjax.inference.two_sample_designs import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
+from rrjax.inference.two_sample_designs import compliance, unrelated_question
 
 __all__ = [
     "association",

@@ -41,8 +41,7 @@ from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.em import ibu
 from rrjax.inference.association import as_table, channel_of, mutual_information, read_reports
-from rrjax.mechanisms.product import Product
-from rrjax.mechanisms.record import MOST_CELLS, as_columns
+from rrjax.mechanisms.product import MOST_CELLS, Product, as_columns
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, register
 

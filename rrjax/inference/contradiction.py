@@ -16,12 +16,7 @@ from rrjax.data.categories import as_integer
 from rrjax.data.tally import Evidence, Tally, evidence, num_tests
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse
-from rrjax.mechanisms.local_hashing import Hashing
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.mechanisms.randomized_response import RandomizedResponse
-from rrjax.mechanisms.subset_selection import SubsetSelection
-from rrjax.mechanisms.surveys.design import Design
-from rrjax.mechanisms.unary import UnaryEncoding
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import refuse_spread
@@ -31,10 +26,6 @@ from rrjax.numerics.sums import accurate_sum
 SEED_BITS = 32
 MOST_COLUMNS = 1 << 18
 """Largest number of columns whose law is summed, which takes a second."""
-ONE_NUMBER_SUPPORTED = (RandomizedResponse, SubsetSelection, Design)
-"""Mechanisms of which every report supports the same number of categories."""
-INDEPENDENT_AT_MOST = (UnaryEncoding, Hashing, SubsetSelection)
-"""Mechanisms whose supports of different categories are independent or negatively associated, for given users."""
 NUM_TILTS = 128
 """Number of exponents at which the bound is evaluated. It holds at each; the best exponent would be 1 % better."""
 DISTANCES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -198,7 +189,7 @@ def _test_sum(data, mechanism):
     excess = accurate_sum(data.excess) - number * d  # of Σc over its expectation
     one, size_ = jnp.ones_like(number), jnp.full_like(number, size)
     statistic = 1 + excess / (number * d)
-    if isinstance(mechanism, ONE_NUMBER_SUPPORTED):  # another total is impossible
+    if mechanism is not None and mechanism.same_size:  # another total is impossible
         off = accurate_sum(data.excess - number * rates.d / size)
         right = jnp.abs(off) <= 0.5 + ROUNDINGS_OF_SUM * jnp.finfo(number.dtype).eps * number
         return Excess(jnp.where(right, one, 0), size_, statistic, one), ""
@@ -267,7 +258,7 @@ def _test_frequent(data: Evidence) -> Excess:
 
 def _law(mechanism, rates, size, sign):
     """Log M, a function of the tilt, and the name of the bound."""
-    if isinstance(mechanism, UnaryEncoding | Hashing):
+    if mechanism is not None and mechanism.independent:
 
         def independent(tilt):
             return log_generator(rates.p, sign * tilt) + (size - 1) * log_generator(rates.q, sign * tilt)

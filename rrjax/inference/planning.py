@@ -21,7 +21,6 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import Estimand, as_probability, as_scalar, complement, float_dtype
 from rrjax.data.categories import check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.precision import drawing_error, rates_of, rounded
 from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
@@ -130,7 +129,7 @@ def users_for_width(
 def _share_and_tail(num_categories, share, level, simultaneous, mechanism):
     check_num_categories(num_categories)
     as_probability(level, "level", 0.95)
-    if num_categories == 2 and isinstance(mechanism(2, 1.0), ONE_NUMBER_SUPPORTED):
+    if num_categories == 2 and mechanism(2, 1.0).same_size:
         simultaneous = None  # two shares that add up to one
     return as_scalar(share, float_dtype(), "share"), log_tail(complement(level), simultaneous, num_categories)
 

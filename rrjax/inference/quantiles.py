@@ -25,13 +25,12 @@ from rrjax.data.arguments import Estimand, as_probability, as_survey, check_esti
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence, Rates, Tally, as_tally, evidence
 from rrjax.estimators.closed_form import inv_p, mle_star
-from rrjax.inference.contradiction import INDEPENDENT_AT_MOST, log_generator
+from rrjax.inference.contradiction import log_generator
 from rrjax.inference.functionals import group_limits, group_rates
 from rrjax.inference.intervals import log_tail
 from rrjax.mechanisms.channel import Channel
-from rrjax.mechanisms.discrete_square_wave import DiscreteSquareWave
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.mechanisms.ordered import Geometric, SquareWave
+from rrjax.mechanisms.ordered import DiscreteSquareWave, Geometric, SquareWave
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 
@@ -160,7 +159,9 @@ def _of_tally(tally, probability, miss, mechanism, estimand):
     if mechanism is not None and mechanism.names_one:
         lower, upper = _named_limits(tally, data, mechanism, tail, estimand)
     else:
-        lower, upper = _chernoff_limits(data, isinstance(mechanism, INDEPENDENT_AT_MOST), tail)
+        # Supports of one number of categories are negatively associated.
+        at_most = mechanism is not None and (mechanism.independent or mechanism.same_size)
+        lower, upper = _chernoff_limits(data, at_most, tail)
     return _within(lower, upper, jnp.cumsum(inv_p(tally)), data, probability, miss)
 
 

@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.errors import check_installed
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import LogRows
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.models.results import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.numerics.implicit import without_derivative

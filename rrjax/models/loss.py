@@ -27,7 +27,7 @@ from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse, SupportMechanism
 from rrjax.mechanisms.draws import below, number_below, threshold
-from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.mechanisms.mechanism import LogRows, log_gain
 from rrjax.models.results import require
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import gathered

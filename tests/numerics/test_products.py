@@ -15,7 +15,6 @@ pytestmark = pytest.mark.once
 SOURCES = Path(rrjax.__file__).parent
 NUMPY = {
     "cli", "figures", "reports", "models/results.py", "mechanisms/longitudinal/histories.py", "privacy/audit.py",
-    "mechanisms/projective_geometry_response.py",
 }  # fmt: skip
 """Files and folders whose `@` multiplies arrays of NumPy."""
 DEFAULT = {
