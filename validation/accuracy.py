@@ -21,13 +21,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import FOLDER, WHERE, Table, chosen, geometric_mean, progress, run, where
 
 import rrjax
 from rrjax import io
 from rrjax.data.tally import evidence
 from rrjax.estimators.histogram import Atoms, Histogram, Noise
 from rrjax.study import paper
+from validation.runner import FOLDER, WHERE, Table, chosen, geometric_mean, progress, run, where
 
 NAMES = ("InvN", "MLE*", "InvP", "Emp. Bayes", "oracle")
 OTHERS = 3

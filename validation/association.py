@@ -14,11 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import FLOAT, Table, covers, error, run
 
 import rrjax
 from rrjax.inference import association, cramers_v, independence_test, mutual_information, odds_ratios
 from rrjax.mechanisms import Product
+from validation.runner import FLOAT, Table, covers, error, run
 
 SHAPES = {(2, 2): 2_000, (3, 4): 5_000, (6, 6): 20_000}
 """K × L, and the number of users."""

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import WHERE, Table, covers, error, population, run, settings, where
 
 import rrjax
 from rrjax import inference
+from validation.runner import WHERE, Table, covers, error, population, run, settings, where
 
 LEVEL, FDR = 0.95, 0.05
 GRID = {

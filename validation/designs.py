@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import Table, error, run
 from scipy import optimize
 
 from rrjax import mechanisms
 from rrjax.models import fit
+from validation.runner import Table, error, run
 
 N = 2000
 COEFFICIENTS = {2: [[0.8], [-0.7], [0.5]], 3: [[0.3, -0.2], [0.6, -0.4], [-0.4, 0.5]]}

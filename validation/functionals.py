@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import entr
-from runner import WHERE, Table, covers, error, population, progress, run, settings, where
 from scipy import stats
 
 import rrjax
 from rrjax import inference
+from validation.runner import WHERE, Table, covers, error, population, progress, run, settings, where
 
 LEVEL = 0.95
 GOAL = 0.945

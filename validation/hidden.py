@@ -18,11 +18,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import Coefficients, Table, run
 from scipy import special
 
 from rrjax.mechanisms import RandomizedResponse
 from rrjax.models import fit, fit_hidden, likelihood_ratio_test, wald_test
+from validation.runner import Coefficients, Table, run
 
 N = 10_000
 COEFFICIENTS = [[-0.2, 0.2], [0.5, -0.4], [0.8, 0.3], [-0.5, 0.6], [0.0, 0.0]]

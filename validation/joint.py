@@ -18,10 +18,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import FOLDER, Table, geometric_mean, progress, run, squared
 
 import rrjax
 from rrjax.mechanisms import Product, Sampled, SampledWithFakes
+from validation.runner import FOLDER, Table, geometric_mean, progress, run, squared
 
 COLUMNS = {"workclass": 1, "education": 3, "marital": 5, "occupation": 6, "relationship": 7, "race": 8, "sex": 9}
 COLUMNS |= {"income": 14}

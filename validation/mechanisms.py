@@ -17,11 +17,11 @@ import accuracy
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import FOLDER, Table, progress, run
 
 import rrjax
 from rrjax.data.linear_maps import Dense
 from rrjax.mechanisms import MECHANISMS
+from validation.runner import FOLDER, Table, progress, run
 
 NAMES = ("InvN", "InvP", "MLE, whole reports", "support counts", "whole reports")
 WHOLE = 100

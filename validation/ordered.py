@@ -16,9 +16,9 @@ import accuracy
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import FOLDER, Table, geometric_mean, progress, ratio_of_means, run
 
 import rrjax
+from validation.runner import FOLDER, Table, geometric_mean, progress, ratio_of_means, run
 
 NAMES = ("InvP", "MLE*", "Emp. Bayes", "Ordered Bayes", "best fixed width", "oracle without order")
 PLAIN, ORDERED, WIDTH = 2, 3, 4

@@ -20,11 +20,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from runner import Table, run, squared
 
 import rrjax
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection, SupportMechanism
 from rrjax.mechanisms.longitudinal import LongitudinalRandomizedResponse
+from validation.runner import Table, run, squared
 
 USERS, TURNS = 1000, 10
 EPSILONS = [2 + 2 * step / 7 for step in range(8)]

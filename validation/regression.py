@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import Coefficients, Table, run
 
 import rrjax
 from rrjax.models import fit, goodness_of_fit_test, likelihood_ratio_test, score_test, wald_test
+from validation.runner import Coefficients, Table, run
 
 N = 5000
 EPSILONS = (1.0, 2.0)

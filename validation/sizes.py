@@ -20,13 +20,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from calibration import GRID, QUICK
-from runner import FLOAT, WHERE, Table, covers, error, on_host, population, run, settings, where
 
 import rrjax
 from benchmarks import report
 from rrjax import inference
 from rrjax.inference.distribution_tests import chi_bar_square, lack_of_fit, ratio
 from rrjax.simulate.sampling import Stream, multinomial
+from validation.runner import FLOAT, WHERE, Table, covers, error, on_host, population, run, settings, where
 
 LEVEL = 0.05
 DRAWS = 19

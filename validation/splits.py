@@ -15,11 +15,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from runner import Table, progress, run
 
 import rrjax
 from rrjax.inference import compare_splits
 from rrjax.mechanisms import Product, Sampled, SampledWithFakes
+from validation.runner import Table, progress, run
 
 COLUMNS = ((4, 10, 16), (2, 2, 3, 2, 3), (16, 16, 16, 16))
 EPSILONS = (1.0, 4.0, 12.0)

@@ -16,12 +16,12 @@ from typing import Any
 import accuracy
 import jax
 import numpy as np
-from runner import FOLDER, Table, chosen, geometric_mean, progress, ratio_of_means, run
 from scipy.stats import beta
 
 import rrjax
 from rrjax.estimators.em import ems
 from rrjax.mechanisms import DiscreteSquareWave
+from validation.runner import FOLDER, Table, chosen, geometric_mean, progress, ratio_of_means, run
 
 NAMES = ("EMS", "smooth Bayes", "MLE")
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

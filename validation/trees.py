@@ -15,12 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import Table, run
 
 import rrjax
 from rrjax.inference import ChowLiuTree, chow_liu_tree, mutual_information, tree_fit_test
 from rrjax.inference.chow_liu import pairs_of, strongest_tree
 from rrjax.mechanisms import Product, Sampled
+from validation.runner import Table, run
 
 SIZES = (2, 3, 4, 3, 3)
 SETTINGS = [(1.0, 5_000, 0.5, 0), (2.0, 2_000, 0.5, 0), (2.0, 20_000, 0.7, 0), (2.0, 20_000, 0.7, 2)]

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from runner import FLOAT, Table, covers, run
 from scipy.special import xlog1py, xlogy
 from scipy.stats import binom, norm
 
 from rrjax import inference, mechanisms
+from validation.runner import FLOAT, Table, covers, run
 
 DESIGNS = [
     mechanisms.CheatingDetection(np.array([0.25, 0.75])),
