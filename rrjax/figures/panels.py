@@ -80,9 +80,9 @@ class Facets:
             line[0].set_ylabel(label, fontsize=9)
         for line in [panels.ravel()] if one_scale else panels:
             own = [self.values[axes][0] for axes in line]
-            least = min(np.ptp(drawn) if len(drawn) else -1 for drawn in own)
+            smallest = min(np.ptp(drawn) if len(drawn) else -1 for drawn in own)
             is_log = all(axes.get_yscale() == "log" for axes in line)
-            together = least >= 0 and (is_log or least >= 0.25 * np.ptp(np.concatenate(own)))
+            together = smallest >= 0 and (is_log or smallest >= 0.25 * np.ptp(np.concatenate(own)))
             for group in [line] if together else [[axes] for axes in line]:
                 self.set_scale(group)
             for axes in line if together else ():
