@@ -349,8 +349,6 @@ def test_by_categories_of_named_distributions():
     figure = render(figures.by_categories(dataset, zipf="steep"))
     assert [axes.get_title() for axes in figure.axes[:2]] == ["ε = 0.5", "ε = 1"]
     assert len(figure.axes) == 4
-    figure = render(figures.by_categories(dataset, zipf="steep", histograms={50: np.full(50, 0.02)}))
-    assert len(figure.axes) == 6
     with refused("distribution", value="wide"):
         figures.by_categories(dataset, zipf="wide")
 
