@@ -20,6 +20,7 @@ import rrjax
 from rrjax import figures, inference
 from rrjax.figures import curves
 from rrjax.io import write_table
+from rrjax.study import Study, convergence
 
 IMAGES = Path(__file__).parent / "gallery"
 DPI, COLOURS = 72, 64
@@ -89,8 +90,6 @@ def columns() -> Any:
 @cache
 def study() -> Any:
     """A small grid."""
-    from rrjax.study import Study
-
     return Study(
         estimators=["mle_star", "inv_p", "inv_n", "empirical_bayes"],
         num_categories=[10, 100],
@@ -105,8 +104,6 @@ def study() -> Any:
 @cache
 def visits() -> Any:
     """A study of a data set."""
-    from rrjax.study import Study
-
     counts = np.round(1e5 * np.asarray(rrjax.simulate.zipf(100, 1.5))).astype(int)
     result = Study(
         estimators=["mle_star", "inv_n", "empirical_bayes"],
@@ -126,13 +123,6 @@ def profiles() -> Any:
         {name: inference.profile(counts, 2.0, place) for place, name in enumerate(names)},
         limits={name: (float(limits.lower[at]), float(limits.upper[at])) for at, name in enumerate(names)},
     )
-
-
-def paths() -> Any:
-    """How EM converges."""
-    from rrjax.study import convergence
-
-    return figures.convergence(convergence(num_users=[1000], epsilon=[1.0, 2.0, 4.0], zipf=[1.3]))
 
 
 FIGURES: dict[str, Callable[[], Any]] = {
@@ -170,7 +160,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "overview": lambda: figures.overview(study(), "mse", zipf=2.0),
     "closest": lambda: figures.closest(study().sel(zipf=[2.0])),
     "wins": lambda: figures.wins(study().sel(zipf=[2.0]), estimator="empirical_bayes"),
-    "convergence": paths,
+    "convergence": lambda: figures.convergence(convergence(num_users=[1000], epsilon=[1.0, 2.0, 4.0], zipf=[1.3])),
 }
 """Name of the image → how it is drawn."""
 
