@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms
-from rrjax.io.codings import CODINGS
+from rrjax.io.write import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
-from rrjax.mechanisms.longitudinal import Protocol
+from rrjax.mechanisms.longitudinal.protocol import Protocol, TwoStages
 from rrjax.mechanisms.table import ABBREVIATIONS, IN_R, TABLE
 from rrjax.reports.two_samples import AMONG
 
@@ -28,7 +27,7 @@ REPORTS = {
 HEAD = """# Mechanisms
 
 Every report *supports* some categories: its user's own category with probability p, any other one with probability q.
-The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`, `cv_threshold`,
+The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`,
 `empirical_bayes`, `rrjax.postprocessing`, intervals, p-values, discoveries and plans need nothing else. The likelihood
 of whole reports is a mixture, `mechanism.mixture(reports)`; `ibu` maximizes it with a certificate. For randomized
 response `mle_star` is the maximum in closed form. `rrjax randomize --mechanism NAME` takes every
@@ -137,8 +136,9 @@ def _in_files(protocol: Protocol) -> bool:
 
 
 def _first(protocol: Protocol) -> type[PureMechanism]:
-    """The mechanism that makes the memo."""
-    return type(getattr(protocol, "memo_mechanism", protocol.single_round))
+    """The mechanism that makes the memo, or the hash and the memo."""
+    hashes = isinstance(protocol, longitudinal.LongitudinalLocalHashing)
+    return type(protocol.memo_mechanism if isinstance(protocol, TwoStages) and not hashes else protocol.single_round)
 
 
 def _law_of(protocol: Protocol) -> str:
@@ -217,7 +217,7 @@ def _others() -> list[str]:
         kind = type(example)
         survey = issubclass(kind, mechanisms.Design)
         maximum = "`mle`, in closed form" if survey else '`ibu(…, accelerate="newton")`'
-        file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+        file = "surveys" if survey else kind.__module__.rpartition(".")[2]
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
         rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
@@ -235,7 +235,7 @@ def _two_samples() -> list[str]:
         "",
         "Two samples with different parameters identify an unknown share of respondents who do not comply: "
         "`inference.compliance(counts, design)`, or `rrjax estimate --mechanism NAME --sample COLUMN=FIRST,SECOND`. "
-        "Tests: `tests/inference/test_compliance.py`.",
+        "Tests: `tests/inference/test_two_sample_designs.py`.",
         "",
         "| class | name | law | the share is |",
         "|---|---|---|---|",
@@ -252,7 +252,7 @@ def _two_samples() -> list[str]:
             "Two samples also estimate both shares of an unrelated question whose share of a yes is not known: "
             "`UnrelatedQuestionTwoSamples` (`unrelated-question-two-samples`) with "
             "`inference.unrelated_question(counts, design)`, or the same flags. The samples are of different "
-            "respondents. Tests: `tests/inference/test_unrelated_question.py`.",
+            "respondents. Tests: `tests/inference/test_two_sample_designs.py`.",
             "",
             "All estimates from two samples have a test that the answers fit the design, as they are (`fit_p_value`) "
             "and with the samples exchanged (`swapped_p_value`). Sizes and coverage: `validation/two_samples.py`.",

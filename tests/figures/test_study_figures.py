@@ -25,9 +25,9 @@ from rrjax.figures.curves import real_data
 from rrjax.figures.selection import measured
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
-from rrjax.study.paper import check_claims, claims_table, convergence
-from rrjax.study.rankings import ranking, ranking_rows
-from rrjax.study.report import write_report
+from rrjax.study.paper import convergence
+from rrjax.study.report import ranking, ranking_rows, write_report
+from validation.claims import check_claims
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -63,7 +63,7 @@ def test_against_users_draws_what_was_given():
     assert "nats per report" in figure.axes[3].get_ylabel()
     assert figure.axes[5].get_xlabel() == "users N"
     assert figure.get_suptitle() == "K = 50, ε = 4; 8 seeds"
-    assert legend(figure) == ["MLE*", "InvP", "InvN", "CV threshold", "mine", "±2 standard errors"]
+    assert legend(figure) == ["MLE*", "InvP", "InvN", "Emp. Bayes", "mine", "±2 standard errors"]
     for row, metric in enumerate(("mse", "nll")):
         for column, exponent in enumerate(COORDS["zipf"]):
             axes = figure.axes[3 * row + column]
@@ -115,7 +115,7 @@ def test_what_is_added_to_the_catalogue_is_known_everywhere(monkeypatch, tmp_pat
     monkeypatch.setitem(METRICS, "mse", METRICS["mse"]._replace(label="error,\nsquared", short="SE"))
     dataset = study()
     figure = render(figures.against_users(dataset, ["mse"], **AT))
-    assert legend(figure) == ["MLE*", "InvP", "InvN", "CV threshold", "My own", "±2 standard errors"]
+    assert legend(figure) == ["MLE*", "InvP", "InvN", "Emp. Bayes", "My own", "±2 standard errors"]
     assert figure.axes[0].get_ylabel() == "error,\nsquared"
     np.testing.assert_array_equal(
         curves(figure.axes[0])["#123456"], dataset["mse"].sel(estimator="mine", num_categories=50, epsilon=4, zipf=0.01)
@@ -137,7 +137,7 @@ def test_what_is_not_in_the_dataset_is_named():
         ("zipf", lambda: figures.by_categories(dataset, zipf=9), 9),
         ("estimator", lambda: figures.wins(dataset, estimator="inv"), "inv"),
         ("num_users", lambda: figures.against_epsilon(dataset.sel(num_users=100), num_categories=50, num_users=7), 7),
-        ("dataset", lambda: figures.wins(dataset.sel(estimator=["cv_threshold"]), estimator="cv_threshold")),
+        ("dataset", lambda: figures.wins(dataset.sel(estimator=["empirical_bayes"]), estimator="empirical_bayes")),
         ("epsilon", lambda: figures.decomposition(dataset, num_categories=50)),
         ("dataset", lambda: real_data(dataset, {})),
         ("dataset", lambda: figures.convergence(dataset)),
@@ -163,7 +163,7 @@ def every_figure(dataset):
     yield figures.by_categories(dataset, "nll", zipf=dataset["zipf"].values[0], epsilons=[4])
     yield figures.decomposition(dataset, **AT)
     yield figures.overview(dataset)
-    yield figures.wins(dataset, estimator="cv_threshold")
+    yield figures.wins(dataset, estimator="empirical_bayes")
     yield figures.closest(dataset)
 
 
@@ -418,7 +418,7 @@ def test_drawings_of_any_study():
     assert names == [
         *(f"overview-{metric}-K-{size}" for metric in ("mse", "nll") for size in (50, 1000)),
         "closest",
-        "cv-threshold",
+        "empirical-bayes",
     ]
     assert len(drawings.of_study(study(estimator=["inv_n", "mine"], zipf=[1.3]))) == 3
     assert drawings.of_study(study(("energy",), zipf=[1.3]))[-1].title == "Overview: energy"
@@ -437,17 +437,6 @@ def test_claims_on_empirical_bayes():
     assert found[0].worst.startswith("2.5 times")
     dataset["mse"][{"estimator": 3}] = 2.0
     assert all(claim.holds for claim in check_claims(dataset) if "empirical Bayes" in claim.claim)
-
-
-def test_claims_are_tabled_where_they_can_be_tested():
-    dataset = study(estimator=["mle_star", "inv_p", "inv_n"])
-    ((heading, caption, columns),) = claims_table(dataset)
-    assert heading == "Claims"
-    assert "standard errors" in caption
-    assert [len(values) for values in columns.values()] == [len(check_claims(dataset))] * 5
-    assert set(columns["holds"]) <= {"yes", "no"}
-    assert claims_table(dataset.sel(estimator=["mle_star"], versus=["mle_star"])) == []
-    assert claims_table(dataset.drop_vars("nll")) == []
     with refused("dataset"):
         check_claims(dataset.drop_vars("nll"))
 
@@ -465,7 +454,7 @@ def test_own_metrics_and_extremes():
     figure = render(figures.by_categories(dataset, zipf=np.inf))
     assert [axes.get_title() for axes in figure.axes[1:3]] == ["ε = 1", "ε = ∞"]
     np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), [1.0])
-    render(figures.wins(dataset, estimator="cv_threshold"))
+    render(figures.wins(dataset, estimator="empirical_bayes"))
     render(figures.overview(dataset))
 
 
@@ -484,7 +473,7 @@ def two_by_two(*changes, **coords):
 
 def test_wins_where_its_error_is_smaller():
     dataset = two_by_two(({"estimator": 3}, np.reshape([[1.0, 8.0], [4.0, np.nan]], (1, 2, 2, 1))))
-    figure = render(figures.wins(dataset, estimator="cv_threshold"))
+    figure = render(figures.wins(dataset, estimator="empirical_bayes"))
     axes = figure.axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array().filled(99), [[-1, 2], [1, 99]])
     assert {tuple(map(int, text.get_position())): text.get_text() for text in axes.texts} == {(0, 0): "−", (1, 0): "+"}
@@ -492,7 +481,7 @@ def test_wins_where_its_error_is_smaller():
     whole = figure.get_tightbbox()
     assert whole.x0 >= 0
     assert whole.x1 <= figure.get_figwidth()
-    untested = figures.wins(dataset.drop_vars("mse_difference"), estimator="cv_threshold")
+    untested = figures.wins(dataset.drop_vars("mse_difference"), estimator="empirical_bayes")
     assert len(untested.axes[0].texts) == 3
     assert "standard errors" not in untested.get_suptitle()
 
@@ -699,7 +688,7 @@ def test_rows_of_a_ranking_round_to_their_error():
                 "beyond": [3, 0, 1500],
             }.items()
         },
-        {"estimator": ["mle_star", "cv_threshold", "inv"]},
+        {"estimator": ["mle_star", "empirical_bayes", "inv"]},
         {"num_shared": 0},
     )
     rows = ranking_rows(ranked)

@@ -1,0 +1,399 @@
+"""Two unknown shares from two samples: exact estimates, coverage, sizes of tests, what identifies nothing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, X64
+from refusals import refused
+from scipy import optimize, special, stats
+
+from rrjax.inference import compliance, unrelated_question
+from rrjax.mechanisms import (
+    AnchoredCrosswise,
+    CheatingDetection,
+    SelfProtection,
+    StochasticLieDetector,
+    UnrelatedQuestionTwoSamples,
+)
+
+DESIGNS = {
+    "cheating": CheatingDetection([0.25, 0.75]),
+    "lies": StochasticLieDetector([0.8, 0.4]),
+    "anchor": AnchoredCrosswise(0.15, 0.2, 0.1),
+    "protection": SelfProtection([0.8, 0.4], 0.4),
+}
+every_design = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "anchor" else pytest.mark.long) for name in DESIGNS]
+)
+
+
+def share_of(design, kinds):
+    if design.share == "all":
+        return kinds[0] + kinds[2]
+    return kinds[0] if design.share == "least" else kinds[0] / (kinds[0] + kinds[1])
+
+
+def value(design, kinds, counts):
+    chance = np.asarray(design.yes, float) @ kinds
+    return float(np.sum(counts * np.log(np.maximum(np.column_stack([chance, 1 - chance]), 1e-300))))
+
+
+@every_design
+def test_the_maximum_and_the_limits_are_those_of_a_solver(name):
+    design = DESIGNS[name]
+    counts = np.array([[380, 620], [290, 310]]) if name != "anchor" else np.array([[610, 390], [430, 170]])
+    found = compliance(counts, design, level=0.9)
+    kinds = np.asarray(found.kinds, float)
+    assert abs(kinds.sum() - 1) < 1e-5
+    assert kinds.min() >= 0
+    constraint = {"type": "eq", "fun": lambda kinds: kinds.sum() - 1}
+
+    def solved(*more):
+        best = optimize.minimize(
+            lambda kinds: -value(design, kinds, counts), [0.3, 0.5, 0.2], method="SLSQP", tol=1e-12,
+            bounds=[(1e-9, 1)] * 3, constraints=[constraint, *more],
+        )  # fmt: skip
+        return -best.fun
+
+    top = solved()
+    assert value(design, kinds, counts) == pytest.approx(top, abs=1e-4 if X64 else 5e-3)
+    for limit in (float(found.lower), float(found.upper)):
+        if not 0 < limit < 1:
+            continue
+        at = {"type": "eq", "fun": lambda kinds, limit=limit: share_of(design, kinds) - limit}
+        lost = top - solved(at)
+        assert lost == pytest.approx(stats.chi2.ppf(0.9, 1) / 2, abs=1e-3 if X64 else 0.02)
+
+
+SETTINGS = [
+    ("cheating", (0.1, 0.7, 0.2), 1000),
+    ("cheating", (0.02, 0.9, 0.08), 600),
+    ("lies", (0.2, 0.7, 0.1), 1500),
+    ("anchor", (0.1, 0.7, 0.2), 2000),
+    ("protection", (0.25, 0.6, 0.15), 1000),
+    ("protection", (0.05, 0.75, 0.2), 2000),
+]
+
+
+@pytest.mark.long  # 2,000 surveys in each of six settings
+@pytest.mark.once
+@pytest.mark.parametrize(("name", "kinds", "number"), SETTINGS)
+def test_estimates_are_unbiased_and_intervals_cover(name, kinds, number):
+    design, kinds = DESIGNS[name], np.asarray(kinds)
+    chance = np.asarray(design.yes, float) @ kinds
+    said = np.random.default_rng(number).binomial(number, chance, (2000, 2))
+    counts = np.stack([said, number - said], axis=-1)
+    found = jax.jit(jax.vmap(lambda counts: compliance(counts, design)))(counts)
+    truth = share_of(design, kinds)
+    covered = np.mean((found.lower <= truth) & (truth <= found.upper))
+    assert covered >= 0.94
+    inside = np.isfinite(found.standard_error)
+    error = np.asarray(found.share, float) - truth
+    if inside.mean() > 0.995:  # else the boundary biases
+        assert abs(error.mean()) < 3 * error.std() / np.sqrt(2000) + np.square(error.std())
+        assert np.sqrt(np.mean(np.square(found.standard_error[inside]))) == pytest.approx(error.std(), rel=0.1)
+
+
+def every_outcome(numbers, design, *fields):
+    """Numbers of yes of all outcomes, fields of each estimate, and their chances as a function of those of a yes."""
+    said = np.indices([number + 1 for number in numbers]).reshape(2, -1).T
+    counts = np.stack([said, numbers - said], axis=-1).astype(np.int32)
+    estimate = unrelated_question if isinstance(design, UnrelatedQuestionTwoSamples) else compliance
+    found = jax.jit(jax.vmap(lambda counts: [getattr(estimate(counts, design), field) for field in fields]))(counts)
+    found = [np.asarray(each, float) for each in found]
+    return said, found, lambda chance: np.prod(stats.binom.pmf(said, numbers, chance), axis=1)
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_tests_have_their_exact_sizes(name):
+    """By all outcomes; half of a χ²₁ alone has sizes of 0.08 where nobody has the attribute."""
+    design = DESIGNS[name]
+    yes, corners = np.asarray(design.yes, float), np.eye(3)
+    _, (comply, fit), weights = every_outcome((60, 40), design, "p_value", "fit_p_value")
+    for share in (0, 0.01, 0.03, 0.1, 0.2, 0.5, 0.9, 0.99):
+        chances = weights(yes @ np.array([share, 1 - share, 0]))
+        for level in (0.05, 0.01):
+            assert chances @ (comply <= level) < 1.1 * level
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        for part in (0, 0.03, 0.25, 0.75, 0.97, 1):
+            chances = weights(yes @ (part * corners[first] + (1 - part) * corners[second]))
+            for level in (0.05, 0.01):
+                assert chances @ (fit <= level) <= level
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_where_few_answers_of_a_kind_are_expected_is_as_the_docstring_says():
+    """Profile intervals and the test keep their level only with some expected yes and no in each sample."""
+    design = CheatingDetection([0.25, 0.75])
+    _, (lower, upper), weights = every_outcome((80, 80), design, "lower", "upper")
+    covered = (lower <= 0.975 + 1e-6) & (upper >= 0.975 - 1e-6)
+    assert weights(np.asarray(design.yes, float) @ [0.975, 0.025, 0])[..., covered].sum() == pytest.approx(
+        0.863, abs=1e-3
+    )
+    design = SelfProtection([0.95, 0.3], 0.1)
+    _, (comply,), weights = every_outcome((25, 25), design, "p_value")
+    chances = weights(np.asarray(design.yes, float) @ [0.05, 0.95, 0])
+    assert chances @ (comply <= 0.05) == pytest.approx(0.080, abs=1e-3)
+    design = SelfProtection([0.8, 0.4], 0.5)
+    _, (comply,), weights = every_outcome((200, 25), design, "p_value")
+    chances = weights(np.asarray(design.yes, float) @ [0, 1, 0])
+    assert chances @ (comply <= 0.05) == pytest.approx(0.062, abs=1e-3)
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_who_does_not_comply_is_found_as_often_as_without_the_corner():
+    """At a share of a fifth the plain test has no advantage but the one of a size that is too large."""
+    design = DESIGNS["cheating"]
+    said, (p_value, kinds, naive), weights = every_outcome((120, 120), design, "p_value", "kinds", "naive")
+
+    def loglik(kinds):
+        chance = np.clip(kinds @ np.asarray(design.yes, float).T, 0, 1)
+        return (special.xlogy(said, chance) + special.xlog1py(120 - said, -chance)).sum(1)
+
+    ratio = 2 * (loglik(kinds) - loglik(np.stack([naive, 1 - naive, 0 * naive], axis=1)))
+    plain = stats.norm.sf(np.sqrt(np.maximum(ratio, 0)))
+    chances = weights(np.asarray(design.yes, float) @ np.array([0.2, 0.7, 0.1]))
+    power = [chances @ (each <= 0.05) for each in (p_value, plain)]
+    assert power[1] - 0.03 < power[0] <= power[1]
+
+
+def test_exchanged_samples_do_not_fit_the_design():
+    design = CheatingDetection([0.25, 0.75])
+    wrong, right = (compliance(counts, design) for counts in ([[550, 450], [400, 600]], [[400, 600], [550, 450]]))
+    # Twice the log-likelihood that is lost where both samples have one share of yes.
+    best = stats.binom.logpmf([550, 400], 1000, [0.55, 0.4]).sum() - stats.binom.logpmf([550, 400], 1000, 0.475).sum()
+    assert float(wrong.misfit) == pytest.approx(2 * best, rel=1e-4)
+    assert wrong.fit_p_value < 1e-9
+    assert wrong.swapped_p_value == right.fit_p_value == 1
+    assert right.swapped_p_value == pytest.approx(float(wrong.fit_p_value), rel=1e-3)
+    assert right.misfit == 0
+    assert np.isnan(wrong.standard_error)
+    # Large samples do not cancel: 10⁷ times as many have 10⁴ times the statistic, not noise of 10.
+    many = compliance(jnp.asarray([[550, 450], [400, 600]]) * 10_000, design)
+    assert float(many.misfit) == pytest.approx(2e4 * best, rel=1e-4)
+    fits = compliance(jnp.asarray([[475, 525], [475, 525]]) * 40_000, design)
+    assert float(fits.misfit) < 1e-3
+    assert float(fits.fit_p_value) > 0.9
+
+
+@every_design
+def test_the_share_if_all_complied_is_the_maximum_of_both_samples(name):
+    design = DESIGNS[name]
+    counts = np.array([[12, 88], [71, 129]])
+    found = compliance(counts, design)
+    shares = np.linspace(0, 1, 100_001)
+    chance = np.asarray(design.yes, float)[:, :2] @ np.stack([shares, 1 - shares])
+    values = (special.xlogy(counts[:, :1], chance) + special.xlog1py(counts[:, 1:], -chance)).sum(0)
+    assert float(found.naive) == pytest.approx(shares[values.argmax()], abs=2e-5 if X64 else 1e-4)
+
+
+def test_the_published_survey():
+    design = AnchoredCrosswise(0.15, 0.15)
+    counts = [[1427, 573], [1541, 459]]
+    apart, same = (compliance(counts, design, same_people=each) for each in (False, True))
+    assert f"{float(apart.share):.4f} {1 - float(apart.not_complying):.4f}" == "0.1054 0.7729"
+    assert f"{float(apart.standard_error):.4f} {float(same.standard_error):.4f}" == "0.0232 0.0222"
+    # Where half of them left out one answer, the covariance is that of the smaller sample within the larger one.
+    counts = [[1427, 573], [771, 229]]
+    apart, same = (compliance(counts, design, same_people=each) for each in (False, True))
+    yes, number = np.asarray(design.yes, float), np.sum(counts, axis=1)  # [sample, kind]
+    rates = np.divide(counts, number[:, None])[:, 0]
+
+    def kinds(rates):
+        return np.linalg.solve(np.vstack([yes, np.ones(3)]), [*rates, 1])
+
+    def share(rates):
+        return kinds(rates)[0] / (kinds(rates)[:2].sum())
+
+    slope = np.array([(share(rates + step) - share(rates - step)) / 2e-5 for step in 1e-5 * np.eye(2)])
+    spread = np.diag(rates * (1 - rates) / number)
+    spread[[0, 1], [1, 0]] = (kinds(rates) @ (yes[0] * yes[1]) - rates.prod()) / number.max()
+    assert float(same.standard_error) == pytest.approx(np.sqrt(slope @ spread @ slope), rel=1e-3)
+
+
+ASKED = np.array([0.7, 0.2])
+UNRELATED = UnrelatedQuestionTwoSamples(ASKED)
+INSIDE = [[260, 740], [340, 460]]
+OUTSIDE = [  # on each side of the square and at a corner
+    [[90, 910], [300, 700]],
+    [[300, 700], [40, 960]],
+    [[850, 150], [500, 500]],
+    [[600, 400], [950, 50]],
+    [[0, 50], [0, 60]],
+    [[50, 0], [60, 0]],
+    [[50, 0], [0, 50]],
+]
+
+
+def value_of_square(share, unrelated, counts):
+    chance = ASKED[:, None] * np.ravel(share) + (1 - ASKED[:, None]) * np.ravel(unrelated)
+    said, denied = np.asarray(counts, float).T
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(chance, 1e-300)), np.log(np.maximum(1 - chance, 1e-300))
+    return said @ logs[0] + denied @ logs[1]
+
+
+def test_inside_the_square_the_estimate_solves_both_equations():
+    found = unrelated_question(INSIDE, UNRELATED)
+    counts = np.asarray(INSIDE, float)
+    said, number = counts[:, 0] / counts.sum(1), counts.sum(1)
+    # Greenberg et al., equations for π and its variance.
+    share = (said[0] * (1 - ASKED[1]) - said[1] * (1 - ASKED[0])) / (ASKED[0] - ASKED[1])
+    unrelated = (said[1] * ASKED[0] - said[0] * ASKED[1]) / (ASKED[0] - ASKED[1])
+    spread = said * (1 - said) / number
+    error = np.sqrt((1 - ASKED[1]) ** 2 * spread[0] + (1 - ASKED[0]) ** 2 * spread[1]) / (ASKED[0] - ASKED[1])
+    other = np.sqrt(ASKED[1] ** 2 * spread[0] + ASKED[0] ** 2 * spread[1]) / (ASKED[0] - ASKED[1])
+    assert [float(each) for each in (found.share, found.unrelated)] == pytest.approx([share, unrelated], rel=1e-5)
+    assert [float(each) for each in (found.standard_error, found.unrelated_error)] == pytest.approx(
+        [error, other], rel=1e-5
+    )
+    assert found.share.dtype == FLOAT
+
+
+@pytest.mark.parametrize("counts", OUTSIDE)
+def test_outside_the_maximum_is_on_the_boundary(counts):
+    found = unrelated_question(counts, UNRELATED)
+    grid = np.linspace(0, 1, 1001)
+    values = value_of_square(*np.meshgrid(grid, grid), counts)
+    assert value_of_square(float(found.share), float(found.unrelated), counts)[0] >= values.max() - (
+        1e-6 if X64 else 1e-3
+    )
+    at = np.array([found.share, found.unrelated], float)
+    assert np.isclose(at, 0, atol=1e-6).any() or np.isclose(at, 1, atol=1e-6).any()
+    assert np.isnan(found.standard_error)
+    assert 0 <= found.lower <= found.share + 1e-6 <= found.upper + 2e-6 <= 1 + 2e-6
+
+
+@pytest.mark.parametrize("counts", [INSIDE, *OUTSIDE])
+def test_the_limits_are_those_of_the_profile_by_brute_force(counts):
+    found = unrelated_question(counts, UNRELATED, level=0.9)
+    top = value_of_square(float(found.share), float(found.unrelated), counts)[0]
+
+    def lost(share):
+        best = optimize.minimize_scalar(
+            lambda unrelated: -value_of_square(share, unrelated, counts)[0], bounds=(0, 1), method="bounded",
+            options={"xatol": 1e-10},
+        ).fun  # fmt: skip
+        return top + min(best, *(-value_of_square(share, end, counts)[0] for end in (0, 1)))
+
+    half = stats.chi2.ppf(0.9, 1) / 2
+    for limit, end in ((float(found.lower), 0), (float(found.upper), 1)):
+        if limit == end:
+            assert lost(end) <= half + (1e-6 if X64 else 0.01)
+        else:
+            assert lost(limit) == pytest.approx(half, abs=1e-5 if X64 else 0.01)
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.parametrize(("share", "unrelated"), [(0.2, 0.4), (0.02, 0.6), (0.0, 0.3)])
+def test_intervals_cover_and_the_estimate_is_unbiased(share, unrelated):
+    chance = ASKED * share + (1 - ASKED) * unrelated
+    said = np.random.default_rng(7).binomial(1500, chance, (2000, 2))
+    found = jax.jit(jax.vmap(lambda counts: unrelated_question(counts, UNRELATED)))(np.stack([said, 1500 - said], -1))
+    covered = np.mean((found.lower <= share) & (share <= found.upper))
+    assert covered >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / 2000)
+    if share == 0.2:  # elsewhere the boundary biases
+        assert covered <= 0.95 + 4 * np.sqrt(0.95 * 0.05 / 2000)
+        error = np.asarray(found.share, float) - share
+        assert abs(error.mean()) < 4 * error.std() / np.sqrt(2000)
+        assert np.mean(found.standard_error) == pytest.approx(error.std(), rel=0.08)
+
+
+@pytest.mark.parametrize("counts", OUTSIDE)
+def test_the_test_of_fit_compares_with_the_counted_shares(counts):
+    found = unrelated_question(counts, UNRELATED)
+    said, number = np.asarray(counts, float)[:, 0], np.asarray(counts, float).sum(1)
+    chance = ASKED * float(found.share) + (1 - ASKED) * float(found.unrelated)
+    best, here = (stats.binom.logpmf(said, number, each).sum() for each in (said / number, np.clip(chance, 0, 1)))
+    assert float(found.misfit) == pytest.approx(2 * (best - here), rel=1e-3, abs=1e-3)
+    # At a corner two shares are at their bounds, on a side one; counts are moved by half a report towards the law.
+    bounds = sum(min(each, 1 - each) < 1e-6 for each in (float(found.share), float(found.unrelated)))
+    chance = np.clip(chance, 1e-12, 1 - 1e-12)
+    moved = said + np.clip(number * chance - said, -0.5, 0.5)
+    terms = special.rel_entr(moved, number * chance) + special.rel_entr(number - moved, number * (1 - chance))
+    assert float(found.fit_p_value) == pytest.approx(stats.chi2.sf(2 * np.sum(terms), bounds), rel=1e-2)
+
+
+def test_inside_the_square_every_answer_fits():
+    found = unrelated_question(INSIDE, UNRELATED)
+    assert found.misfit == 0
+    assert found.fit_p_value == 1
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.parametrize("truth", [[0.7, 0.2], [0.9, 0.6]])
+def test_the_test_of_fit_has_its_exact_size(truth):
+    _, (p_values,), weights = every_outcome((60, 60), UnrelatedQuestionTwoSamples(truth), "fit_p_value")
+    for share, unrelated in [(x, y) for x in (0, 1) for y in (0, 0.03, 0.5, 1)] + [
+        (x, y) for x in (0.03, 0.5) for y in (0, 1)
+    ]:
+        chances = weights(np.array(truth) * share + (1 - np.array(truth)) * unrelated)
+        for level in (0.05, 0.01):
+            assert chances @ (p_values <= level) <= level
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_where_hardly_a_yes_is_expected_intervals_cover_less_as_the_docstring_says():
+    """By all outcomes: without any yes the upper limit is below a share of 5 % in a seventh of them."""
+    truth, numbers = [0.2, 0.95], np.array([40, 40])
+    said = np.indices(numbers + 1).reshape(2, -1).T
+    counts = np.stack([said, numbers - said], axis=-1).astype(np.int32)
+    design = UnrelatedQuestionTwoSamples(truth)
+    lower, upper = (
+        np.asarray(each, float)
+        for each in jax.jit(jax.vmap(lambda each: unrelated_question(each, design)[2:4]))(counts)
+    )
+    covered = (lower <= 0.05 + 1e-6) & (upper >= 0.05 - 1e-6)
+    chances = np.prod(stats.binom.pmf(said, numbers, 0.05 * np.array(truth)), axis=1)
+    assert chances[covered].sum() == pytest.approx(0.846, abs=1e-3)
+
+
+@pytest.mark.once
+def test_what_identifies_nothing_is_refused():
+    whole = (CheatingDetection, StochasticLieDetector, UnrelatedQuestionTwoSamples)
+    for make in (*whole, lambda truth: SelfProtection(truth, 0.5)):
+        name = "forced" if make is CheatingDetection else "truth"
+        for given in (
+            [0.5, 0.5], [0.5], 0.5, [0.2, 1.2], [0.1, 0.2, 0.3], ["a", "b"], [0.0, 0.5], [0.5, 1.0], [0.5, np.nan],
+        ):  # fmt: skip
+            with refused(name):
+                make(given)
+    for innocuous, anchor, share in ((0.5, 0.2, 0), (0.2, 0.5, 0), (0.2, 0.2, 1.5)):
+        with refused():
+            AnchoredCrosswise(innocuous, anchor, share)
+    with refused("parameters"):  # the anchor question is answered yes as often as at random
+        compliance([[10, 10], [10, 10]], AnchoredCrosswise(0.2, 0.3, 0.5))
+    with refused("parameters"):  # nearly equal
+        unrelated_question(INSIDE, UnrelatedQuestionTwoSamples([0.5, 0.5 + 1e-7]))
+    for estimate, design, other in (
+        (compliance, DESIGNS["lies"], UNRELATED),
+        (unrelated_question, UNRELATED, DESIGNS["lies"]),
+    ):
+        for counts in ([10, 20], [[1, 2, 3], [4, 5, 6]], [[1.5, 2], [3, 4]]):
+            with refused("counts"):
+                estimate(counts, design)
+        with refused("level"):
+            estimate(INSIDE, design, level=95)
+        for wrong in (0.5, other):
+            with refused("design"):
+                estimate(INSIDE, wrong)
+
+
+def test_unusable_counts_give_nan_and_extremes_do_not():
+    design = DESIGNS["protection"]
+    for counts in ([[-1, 5], [2, 2]], [[0, 0], [2, 2]]):
+        assert np.isnan(compliance(jnp.asarray(counts), design).kinds).all()
+        assert all(np.isnan(each) for each in unrelated_question(jnp.asarray(counts), UNRELATED))
+    for counts in ([[0, 50], [0, 50]], [[50, 0], [50, 0]], [[0, 50], [50, 0]], [[1, 0], [0, 1]]):
+        found = compliance(counts, design)
+        assert np.isfinite(found.kinds).all()
+        assert float(found.lower) <= float(found.share) + 1e-6 <= float(found.upper) + 2e-6 or np.isnan(found.share)
+    assert found.kinds.dtype == FLOAT
