@@ -23,7 +23,7 @@ from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.in_rows import Collections, own_in_rows
 from rrjax.mechanisms import MechanismFactory
 from rrjax.numerics.rows import WIDTH, Rows
-from rrjax.study.arguments import shape_in_words
+from rrjax.study.arguments import refusal, shape_in_words
 from rrjax.study.mechanisms import Collecting, JointCounts, estimate
 
 if TYPE_CHECKING:
@@ -146,14 +146,10 @@ def check_functions(study: Study, num_categories: int) -> None:
             try:
                 value = jax.eval_shape(measure, theta, theta, *given)
             except Exception as error:
-                raise StudyError(
-                    f"metric {label!r} failed under jax.jit: {_words_of(error)}", argument="metrics", value=label
-                ) from error
+                raise refusal("metrics", f"metric {label!r} failed under jax.jit: {_words_of(error)}", label) from error
             if getattr(value, "shape", None) != ():
-                raise StudyError(
-                    f"metric {label!r} must return a scalar, it returned {_returned(value)}",
-                    argument="metrics",
-                    value=label,
+                raise refusal(
+                    "metrics", f"metric {label!r} must return a scalar, it returned {_returned(value)}", label
                 )
 
 
@@ -181,18 +177,16 @@ def _check_estimator(
         hint = ""
         if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
             hint = " It must be made of jax.numpy, and choose by jnp.where instead of if"
-        raise StudyError(
-            f"estimator {label!r} failed on {words} under jax.jit: {_words_of(error)}{hint}",
-            argument="estimators",
-            value=label,
+        raise refusal(
+            "estimators", f"estimator {label!r} failed on {words} under jax.jit: {_words_of(error)}{hint}", label
         ) from error
     if getattr(theta, "shape", None) != shape or not jnp.issubdtype(theta.dtype, jnp.floating):
         size = " × ".join(map(str, shape))
-        raise StudyError(
+        raise refusal(
+            "estimators",
             f"estimator {label!r} must return the estimate, {size} floats, for {size} counts; "
             f"it returned {_returned(theta)}",
-            argument="estimators",
-            value=label,
+            label,
         )
 
 

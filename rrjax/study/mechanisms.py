@@ -31,7 +31,7 @@ from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum
-from rrjax.study.arguments import check_tallies_suffice
+from rrjax.study.arguments import check_tallies_suffice, refusal
 
 
 @register(data_fields=["counts", "product"])
@@ -192,7 +192,7 @@ def _function(given: Any, label: str | None) -> Any:
 
     def refuse(message: str, value: Any = label) -> StudyError:
         of = "mechanism" if label is None else f"mechanism {label!r}"
-        return StudyError(f"{of}: {message}", argument="mechanism", value=value)
+        return refusal("mechanism", f"{of}: {message}", value)
 
     try:
         if name in PROTOCOLS:  # of a name alone this says what is missing
@@ -258,12 +258,10 @@ def check_sizes(mechanisms: Mapping[str, Any], num_categories: Iterable[int]) ->
             try:
                 number, words = factory.size(size)
             except ArgumentError as error:
-                raise StudyError(f"mechanism {label!r}: {error}", argument="mechanism", value=label) from error
+                raise refusal("mechanism", f"mechanism {label!r}: {error}", label) from error
             if number != size:
-                raise StudyError(
-                    f"mechanism {label!r} has {words}, and num_categories is {size:,}",
-                    argument="num_categories",
-                    value=size,
+                raise refusal(
+                    "num_categories", f"mechanism {label!r} has {words}, and num_categories is {size:,}", size
                 )
 
 
@@ -282,13 +280,13 @@ def check_rounds(
             for size, epsilon in itertools.product(sizes, epsilons):
                 factory(size, epsilon)
         except (ArgumentError, TypeError) as error:
-            raise StudyError(f"mechanism {label!r}: {error}", argument="mechanism", value=label) from error
+            raise refusal("mechanism", f"mechanism {label!r}: {error}", label) from error
         if most_users * factory.num_rounds > MOST_REPORTS:
-            raise StudyError(
+            raise refusal(
+                "num_users",
                 f"mechanism {label!r}: {factory.num_rounds:,} rounds of {most_users:,} users are more than "
                 f"{MOST_REPORTS:,} reports",
-                argument="num_users",
-                value=most_users,
+                most_users,
             )
 
 
@@ -308,7 +306,7 @@ def check_estimators(mechanisms: Mapping[str, Any] | None, estimators: Mapping[s
         if function is joint_bayes and number < len(mechanisms or [None]):
             wrong = "is for columns that are randomized apart: mechanism = {mechanism = 'product', columns = […]}"
         if wrong:
-            raise StudyError(f"estimator {label!r} {wrong}", argument="estimators", value=label)
+            raise refusal("estimators", f"estimator {label!r} {wrong}", label)
 
 
 def _with_parameters(mechanisms: Mapping[str, Any]) -> dict[str, FromParameters]:
