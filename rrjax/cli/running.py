@@ -118,11 +118,7 @@ class Machine:
 
 
 def join(coordinator: str, processes: int | None, process: int | None, seconds: int) -> None:
-    """Meets the other processes.
-
-    Raises:
-        UsageError: JAX does not accept their number or address.
-    """
+    """Meets the other processes."""
     import jax
 
     # Otherwise JAX would note a SIGTERM, and the process would go on.

@@ -29,11 +29,7 @@ def _jvp(rule, primals, tangents):
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def without_derivative(values: T, message: str) -> T:
-    """The values themselves; the message is raised if a derivative is taken.
-
-    Raises:
-        NotImplementedError: A derivative is taken.
-    """
+    """The values themselves; a NotImplementedError with the message if a derivative is taken."""
     del message
     return values
 

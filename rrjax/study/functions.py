@@ -57,11 +57,7 @@ def measures_of(study: Study) -> list[Callable[..., Any]]:
 def known_epsilon(
     label: str, factory: MechanismFactory, num_categories: int, epsilons: tuple[float, ...]
 ) -> float | None:
-    """The ε that determines a mechanism's parameters, if a traced one cannot; else None.
-
-    Raises:
-        StudyError: The mechanism cannot be made or collects no tallies, or it needs a known ε and there are several.
-    """
+    """The only ε, which determines a mechanism's parameters if a traced one cannot; else None."""
     try:
         abstract_tally(factory, num_categories, None)
         return None
@@ -88,11 +84,7 @@ def known_epsilon(
 def build_mechanism(
     factory: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None
 ) -> Collecting:
-    """The mechanism at ε, its parameters chosen by the known ε if there is one.
-
-    Raises:
-        TypeError: The factory returns no mechanism.
-    """
+    """The mechanism at ε, its parameters chosen by the known ε if there is one."""
     mechanism = factory(num_categories, epsilon if known is None else known)
     if not isinstance(mechanism, Collecting):
         raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
@@ -100,11 +92,7 @@ def build_mechanism(
 
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally | JointCounts:
-    """The tally (or joint counts) of a mechanism's collections, with abstract arrays.
-
-    Raises:
-        ValueError: A traced ε cannot determine its parameters, or the tally does not have K categories.
-    """
+    """The tally (or joint counts) of a mechanism's collections, with abstract arrays; a ValueError without K categories."""
 
     def collect(key, true_counts, epsilon):
         return build_mechanism(factory, num_categories, epsilon, known).collect(key, true_counts)
@@ -121,11 +109,7 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
 
 
 def check_functions(study: Study, num_categories: int) -> None:
-    """Checks the mechanisms, estimators and metrics of a study by tracing them.
-
-    Raises:
-        StudyError: One of them fails, or returns arrays of a wrong shape.
-    """
+    """Checks the mechanisms, estimators and metrics of a study by tracing them."""
     counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     epsilon = jax.ShapeDtypeStruct((), float_dtype())
     key = jax.eval_shape(jax.random.key, 0)

@@ -248,11 +248,7 @@ def _columns(table: Mapping[str, Any], refuse: Callable[[str], StudyError]) -> C
 
 
 def check_sizes(mechanisms: Mapping[str, Any], num_categories: Iterable[int]) -> None:
-    """Refuses parameters that make no design, and designs or columns that do not have K categories.
-
-    Raises:
-        StudyError: There are some.
-    """
+    """Refuses parameters that make no design, and designs or columns that do not have K categories."""
     for label, factory in _with_parameters(mechanisms).items():
         for size in num_categories:
             try:
@@ -268,11 +264,7 @@ def check_sizes(mechanisms: Mapping[str, Any], num_categories: Iterable[int]) ->
 def check_rounds(
     mechanisms: Mapping[str, Any], sizes: Iterable[int], epsilons: Iterable[float], most_users: int
 ) -> None:
-    """Refuses protocols that cannot be made for a K and ε of the study, and too many reports.
-
-    Raises:
-        StudyError: There is one.
-    """
+    """Refuses protocols that cannot be made for a K and ε of the study, and too many reports."""
     for label, factory in _with_parameters(mechanisms).items():
         if not isinstance(factory, RoundsOfProtocol):
             continue
@@ -291,11 +283,7 @@ def check_rounds(
 
 
 def check_estimators(mechanisms: Mapping[str, Any] | None, estimators: Mapping[str, Callable[..., Any]]) -> None:
-    """Refuses estimators that a mechanism of the study has not.
-
-    Raises:
-        StudyError: There is one.
-    """
+    """Refuses estimators that a mechanism of the study has not."""
     number = sum(isinstance(factory, ColumnsApart) for factory in (mechanisms or {}).values())
     if mechanisms is not None and number < len(mechanisms):
         check_tallies_suffice(estimators)
