@@ -92,7 +92,7 @@ def build_mechanism(
 
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally | JointCounts:
-    """The tally (or joint counts) of a mechanism's collections, with abstract arrays; a ValueError without K categories."""
+    """The tally (or joint counts) of a mechanism's collections, with abstract arrays; a ValueError if not of K."""
 
     def collect(key, true_counts, epsilon):
         return build_mechanism(factory, num_categories, epsilon, known).collect(key, true_counts)
