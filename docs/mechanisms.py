@@ -10,7 +10,7 @@ import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms
-from rrjax.io.codings import CODINGS
+from rrjax.io.write import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
 from rrjax.mechanisms.longitudinal import Protocol
 from rrjax.mechanisms.table import ABBREVIATIONS, IN_R, TABLE

@@ -66,7 +66,6 @@ LONG = frozenset(
         "rrjax.models.results.predict",
         "rrjax.models.results.summary",
         "rrjax.simulate.true_counts",
-        "rrjax.study.paper.check_claims",
         "rrjax.study.paper.convergence",
         "rrjax.study.study.Study",
     }

@@ -83,7 +83,9 @@ def real(folder: Path) -> dict[str, np.ndarray]:
     """Shares of real attributes, where the files are there."""
     found = {}
     if (folder / "kosarak-head.dat.gz").exists():
-        found["Kosarak's head"] = io.load_kosarak(folder / "kosarak-head.dat.gz", verify=False).counts
+        found["Kosarak's head"] = io.count_reports(
+            io.Source(folder / "kosarak-head.dat.gz", format="transactions"), "1:41270"
+        ).counts
     if (folder / "adult.data.gz").exists():
         for name, column, domain in (("age", "1", "17:90"), ("hours per week", "13", "1:99")):
             source = io.Source(folder / "adult.data.gz", format="csv", header=False, column=column)

@@ -20,8 +20,7 @@ from rrjax.cli import show
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, estimator_names, flags
-from rrjax.cli.own_files import own_files
-from rrjax.cli.paths import FILLS, READS
+from rrjax.cli.paths import FILLS, READS, own_files
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError, check_installed
@@ -234,9 +233,11 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
 
 def _paper_data(wish: Wish) -> list[tuple[str, CountedReports]]:
     """Reads the data sets of the paper that were given."""
-    found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak))]
+    from rrjax.cli.datasets import acs_income, kosarak
+
+    found = [] if wish.kosarak is None else [("Kosarak", kosarak(wish.kosarak))]
     if wish.acs_income is not None:
-        found += [(f"ACSIncome {column}", io.load_acs_income(wish.acs_income, column)) for column in ("PUMA", "PINCP")]
+        found += [(f"ACSIncome {column}", counted) for column, counted in acs_income(wish.acs_income)]
     return found
 
 
@@ -382,7 +383,6 @@ def _run_job(job: Job, folder: Path, machine: Machine, line: Bar) -> None:
 def _write(evaluation: Evaluation, status: Status) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
     from rrjax.study import drawings, paper
-    from rrjax.study.paper import claims_table
     from rrjax.study.report import provenance, write_dataset, write_figures, write_report
 
     what, folder, jobs, em = evaluation.what, evaluation.folder, evaluation.jobs, evaluation.em
@@ -414,14 +414,7 @@ def _write(evaluation: Evaluation, status: Status) -> list[Path]:
         status.update(Text(f"Drawing {number} of {len(listed)}: {drawing.title} …"))
 
     with closing(write_figures(folder / "figures", listed, begun)) as drawn:
-        write_report(
-            report,
-            title=title,
-            summary=summary,
-            datasets=datasets,
-            figures=drawn,
-            extra_tables=claims_table(datasets["study"]) if what in ("paper", "quick") and "study" in datasets else (),
-        )
+        write_report(report, title=title, summary=summary, datasets=datasets, figures=drawn)
     return [*files, folder / "figures", report]
 
 

@@ -13,7 +13,6 @@ from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, Output, flags
-from rrjax.cli.outlets import deliver
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import (
     PANEL,
@@ -137,7 +136,7 @@ def fit(
         status.update("Testing …")
         with ending_at_once():
             answer = collection.test_fit(theta, **vars(options))
-    deliver(answer, "test fit", output)
+    show.deliver(answer, "test fit", output)
 
 
 @app.command(cls=Command)
@@ -162,7 +161,7 @@ def equal(
         status.update("Testing …")
         with ending_at_once():
             answer = test_equal(collections, **vars(options))
-    deliver(answer, "test equal", output)
+    show.deliver(answer, "test equal", output)
 
 
 @app.command(cls=Command)
@@ -192,7 +191,7 @@ def trend(
         status.update("Testing …")
         with ending_at_once():
             answer = test_trend(collections, time or None, category, **vars(options))
-    deliver(answer, "test trend", output)
+    show.deliver(answer, "test trend", output)
 
 
 @app.command(cls=Command)
@@ -233,7 +232,7 @@ def independent(
         status.update("Testing …")
         with ending_at_once():
             answer = independence_of(data, Simulation(**vars(options)))
-    deliver(answer, "test independent", output)
+    show.deliver(answer, "test independent", output)
 
 
 def _read_collections(

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from rrjax.data.errors import DataError, option
-from rrjax.io.memos import MemoFile, head_of
 from rrjax.io.metadata import Metadata
+from rrjax.io.rounds import MemoFile, head_of
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.reports import form
 

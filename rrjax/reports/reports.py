@@ -21,12 +21,11 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
-from rrjax.io.codings import read_reports
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.source import Source
-from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers
+from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, read_reports
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
 from rrjax.reports.questions import ColumnQuestions

@@ -3,7 +3,7 @@
 from rrjax.data.errors import StudyError
 from rrjax.study import paper
 from rrjax.study.mechanisms import JointCounts
-from rrjax.study.paper import check_claims, convergence
+from rrjax.study.paper import convergence
 from rrjax.study.report import ranking, ranking_rows, write_report
 from rrjax.study.study import Study, read_study
 
@@ -11,7 +11,6 @@ __all__ = [
     "JointCounts",
     "Study",
     "StudyError",
-    "check_claims",
     "convergence",
     "paper",
     "ranking",

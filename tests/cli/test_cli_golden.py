@@ -8,13 +8,9 @@ difference must be one that was wanted.
 import json
 import os
 
+import golden
 import jax
 import pytest
-
-pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
-import golden
 
 from rrjax.cli import show
 

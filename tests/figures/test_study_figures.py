@@ -24,8 +24,9 @@ from rrjax.figures.curves import real_data
 from rrjax.figures.selection import measured
 from rrjax.io import DataError
 from rrjax.study import drawings, paper
-from rrjax.study.paper import check_claims, claims_table, convergence
+from rrjax.study.paper import convergence
 from rrjax.study.report import ranking, ranking_rows, write_report
+from validation.claims import check_claims
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -459,17 +460,6 @@ def test_claims_on_empirical_bayes():
     assert found[0].worst.startswith("2.5 times")
     dataset["mse"][{"estimator": 3}] = 2.0
     assert all(claim.holds for claim in check_claims(dataset) if "empirical Bayes" in claim.claim)
-
-
-def test_claims_are_tabled_where_they_can_be_tested():
-    dataset = study(estimator=["mle_star", "inv_p", "inv_n"])
-    ((heading, caption, columns),) = claims_table(dataset)
-    assert heading == "Claims"
-    assert "standard errors" in caption
-    assert [len(values) for values in columns.values()] == [len(check_claims(dataset))] * 5
-    assert set(columns["holds"]) <= {"yes", "no"}
-    assert claims_table(dataset.sel(estimator=["mle_star"], versus=["mle_star"])) == []
-    assert claims_table(dataset.drop_vars("nll")) == []
     with refused("dataset"):
         check_claims(dataset.drop_vars("nll"))
 

@@ -289,7 +289,7 @@ def test_files_that_were_made_otherwise_are_warned_of(invoke):
     """Made at ε = 1 and read as 4, and hashed by one function for all; the same as they are pass."""
     pytest.importorskip("duckdb", reason="files need rrjax[cli]")
     from rrjax import io
-    from rrjax.io.codings import CODINGS
+    from rrjax.io.write import CODINGS
 
     values = np.repeat(np.arange(SIZE), [900, 500, 300, 200, 100, 0])
     domain = Domain.of(list("abcdef"))
