@@ -28,7 +28,7 @@ REPORTS = {
 HEAD = """# Mechanisms
 
 Every report *supports* some categories: its user's own category with probability p, any other one with probability q.
-The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`, `cv_threshold`,
+The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`,
 `empirical_bayes`, `rrjax.postprocessing`, intervals, p-values, discoveries and plans need nothing else. The likelihood
 of whole reports is a mixture, `mechanism.mixture(reports)`; `ibu` maximizes it with a certificate. For randomized
 response `mle_star` is the maximum in closed form. `rrjax randomize --mechanism NAME` takes every

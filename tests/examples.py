@@ -3,13 +3,12 @@
 LONG = frozenset(
     {
         "rrjax.data.linear_maps.Sparse",
-        "rrjax.estimators.cross_validation.cv_threshold",
         "rrjax.estimators.em.ems",
         "rrjax.estimators.empirical_bayes.empirical_bayes",
-        "rrjax.estimators.joint_bayes.joint_bayes",
-        "rrjax.estimators.ordered_bayes.ordered_bayes",
+        "rrjax.estimators.empirical_bayes.ordered_bayes",
+        "rrjax.estimators.laplace.joint_bayes",
+        "rrjax.estimators.laplace.smooth_bayes",
         "rrjax.estimators.postprocessing.mixture_reduction",
-        "rrjax.estimators.smooth_bayes.smooth_bayes",
         "rrjax.figures.curves.against_epsilon",
         "rrjax.figures.curves.against_users",
         "rrjax.figures.curves.by_categories",

@@ -13,10 +13,9 @@ from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
-from rrjax.estimators.affine_mle import maximum, slope_on_support
 from rrjax.estimators.closed_form import mle_star
 from rrjax.estimators.em import ibu
-from rrjax.estimators.maximum_likelihood import naming_law
+from rrjax.estimators.maximum_likelihood import maximum, naming_law, slope_on_support
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
 from rrjax.inference.planned_rates import drawing_error, squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse

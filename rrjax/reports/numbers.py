@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-import rrjax
 from rrjax import inference, io, metrics
 from rrjax.data.errors import check_rate, option, refusal
-from rrjax.estimators.em import ems
+from rrjax.estimators.catalogue import ENTRIES
 from rrjax.io.domain import Domain
 from rrjax.io.numbers import NumberReports
 from rrjax.io.source import Source
@@ -33,21 +32,8 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Probabilities of the quantiles that are estimated unless others are named."""
-ESTIMATORS = {
-    "smooth_bayes": (
-        "Smooth Bayes",
-        lambda mixture: rrjax.smooth_bayes(mixture).theta,
-        "the most probable smooth distribution, averaged over strengths of smoothing by the probability that each "
-        "gives to the reports",
-    ),
-    "ems": ("EMS", lambda mixture: ems(mixture).theta, "EM with smoothing after every step"),
-    "mle": (
-        "MLE",
-        lambda mixture: rrjax.ibu(mixture, accelerate="newton").theta,
-        "maximum likelihood, the distribution under which these reports are most probable",
-    ),
-}
-"""Estimators of numbers, by name: title, function of the likelihood, and note; the first one is the default."""
+ESTIMATORS = {entry.name: entry for entry in ENTRIES if entry.needs == "numbers"}
+"""Estimators of numbers, by name; the first one is the default."""
 DEFAULT = next(iter(ESTIMATORS))
 LEAST_SPAN, MOST_SPAN = 1e-9, 1e15
 """Ranges whose numbers are printed without an exponent."""
@@ -106,7 +92,7 @@ class Numbers(Kind):
 
     def _theta(self, estimator=DEFAULT):
         mixture = self.counted.mechanism.channel().mixture_of_counts(self.counted.counts)
-        return np.asarray(ESTIMATORS[estimator][1](mixture), float)
+        return np.asarray(ESTIMATORS[estimator].function(mixture), float)
 
     def summary(self) -> str:
         """The number of reports, their range, mechanism, column and ε."""
@@ -348,7 +334,7 @@ class NumberStatements(Answer):
         """What the estimate, a quantile and the limits are."""
         spread = ", with numbers evenly spread within their bin; the limits do not assume this"
         return {
-            "estimate": f"{ESTIMATORS[DEFAULT][0]}: {ESTIMATORS[DEFAULT][2]}",
+            "estimate": f"{ESTIMATORS[DEFAULT].title}: {ESTIMATORS[DEFAULT].note}",
             "quantile": "the quantile of the estimated shares" + spread * (not self.reports.integers),
             "limits": "of all distributions that agree with the reports; the distribution of the reports is known "
             f"within {form.percent(float(self.band.radius))} everywhere, and each report and run of reports within "
@@ -440,13 +426,13 @@ class NumberComparison(Answer):
     @property
     def words(self) -> dict[str, str]:
         """What each estimator does."""
-        return {title: note for title, _, note in ESTIMATORS.values()}
+        return {entry.title: str(entry.note) for entry in ESTIMATORS.values()}
 
     def cells(self, top: int = SHOWN) -> Cells:
         """The estimators, with the means of their estimates and their errors."""
         del top
         headings, said = ["", "mean"], self.reports.in_words
-        rows = [[ESTIMATORS[name][0], said(self._mean(theta))] for name, theta in self.thetas.items()]
+        rows = [[ESTIMATORS[name].title, said(self._mean(theta))] for name, theta in self.thetas.items()]
         if self.truth is not None:
             headings += ["Wasserstein", "Kolmogorov"]
             for row, error in zip(rows, self.errors.values(), strict=True):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rrjax.data.errors import StudyError
-from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS, entry_of
 
 _DIMENSIONS = (
     *("estimator", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distribution", "versus"),
@@ -199,7 +199,8 @@ def check_labels(metrics: Iterable[str]) -> None:
 def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]]) -> None:
     """Refuses estimators that need whole reports, if mechanisms collect tallies."""
     for label, function in estimators.items():
-        if any(function is entry.function for entry in ESTIMATORS.values() if entry.needs != "tally"):
+        entry = entry_of(function)
+        if entry is not None and entry.needs in ("mixture", "counts"):
             enough = ", ".join(name for name, entry in ESTIMATORS.items() if entry.needs == "tally")
             raise refusal(
                 "estimators",

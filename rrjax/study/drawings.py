@@ -42,7 +42,7 @@ _PLURALS = {
     "zipf": "Zipf exponents",
     "distribution": "populations",
 }
-_ADAPTING = {"cv_threshold": "the cross-validated threshold", "empirical_bayes": "empirical Bayes"}
+_ADAPTING = {"empirical_bayes": "empirical Bayes"}
 _BANDS = "Means over the seeds; bands are two standard errors."
 
 

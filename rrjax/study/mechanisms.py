@@ -20,17 +20,13 @@ from rrjax.data.errors import ArgumentError, StudyError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
-from rrjax.estimators import joint_bayes as _joint_bayes
-from rrjax.estimators.catalogue import ESTIMATORS, takes_key
-from rrjax.estimators.closed_form import projected_shares
-from rrjax.estimators.em import ibu
+from rrjax.estimators.catalogue import ENTRIES, entry_of, takes_key
 from rrjax.mechanisms import DESIGNS, PROTOCOLS, Design, Product, RandomizedResponse, SupportMechanism
 from rrjax.mechanisms.longitudinal import Protocol
 from rrjax.mechanisms.longitudinal.collected import MOST_REPORTS
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sums import accurate_sum
 from rrjax.study.arguments import check_tallies_suffice, refusal
 
 
@@ -288,10 +284,11 @@ def check_estimators(mechanisms: Mapping[str, Any] | None, estimators: Mapping[s
     if mechanisms is not None and number < len(mechanisms):
         check_tallies_suffice(estimators)
     for label, function in estimators.items():
-        wrong = ""
-        if number and any(function is entry.function for entry in ESTIMATORS.values()) and _own(function) is None:
-            wrong = f"is not for columns that are randomized apart; there are {', '.join(OF_JOINT)}, joint_bayes"
-        if function is joint_bayes and number < len(mechanisms or [None]):
+        wrong, entry = "", entry_of(function)
+        if number and entry is not None and entry.of_columns is None:
+            able = ", ".join(each.name for each in ENTRIES if each.of_columns is not None)
+            wrong = f"is not for columns that are randomized apart; there are {able}"
+        if entry is not None and entry.needs == "columns" and number < len(mechanisms or [None]):
             wrong = "is for columns that are randomized apart: mechanism = {mechanism = 'product', columns = […]}"
         if wrong:
             raise refusal("estimators", f"estimator {label!r} {wrong}", label)
@@ -310,35 +307,7 @@ def of_seeds(collected: Any, mechanism: Any) -> tuple[Any, Any]:
 
 def estimate(estimator: Callable[..., Any], key: Array, counts: Any, epsilon: Any) -> Any:
     """The estimate; of joint counts the estimators of the catalogue have functions of their own."""
-    own = _own(estimator) if isinstance(counts, JointCounts) else None
-    if own is not None:
-        return own(counts)
+    entry = entry_of(estimator) if isinstance(counts, JointCounts) else None
+    if entry is not None and entry.of_columns is not None:
+        return entry.of_columns(counts)
     return estimator(key, counts, epsilon) if takes_key(estimator) else estimator(counts, epsilon)
-
-
-def joint_bayes(counts: JointCounts, epsilon: None = None) -> Float[Array, " K"]:
-    """The posterior mean of the joint shares of columns that are randomized apart; see `rrjax.joint_bayes`."""
-    return _joint_bayes.joint_bayes(counts.mixture, counts.product.shape).theta
-
-
-def _own(estimator):
-    return next((own for name, own in OF_JOINT.items() if ESTIMATORS[name].function is estimator), None)
-
-
-def _positive(counts):
-    return jnp.maximum(counts.unbiased, 0)
-
-
-def _likeliest(counts):
-    return ibu(counts.mixture).theta
-
-
-OF_JOINT: dict[str, Callable[[JointCounts], Array]] = {
-    "inv": lambda counts: counts.unbiased,
-    "inv_n": lambda counts: _positive(counts) / accurate_sum(_positive(counts)),
-    "inv_p": lambda counts: projected_shares["newton"](counts.unbiased),
-    "base_pos": _positive,
-    "ibu": _likeliest,
-    "mle": _likeliest,
-}
-"""The estimators of the catalogue for joint counts."""

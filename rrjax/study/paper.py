@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 ESTIMATORS = ("mle_star", "inv_p", "inv_n", "inv")
-ADAPTING = ("cv_threshold", "empirical_bayes")
+ADAPTING = ("empirical_bayes",)
 """Adaptive estimators of rrjax, not of the paper: the reports determine their shrinkage."""
 CATEGORIES = (50, 100, 1000, 5000, 10_000)
 USERS = (100, 1000, 10_000, 100_000, 1_000_000)

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from rrjax.estimators import in_rows
-from rrjax.estimators.catalogue import METRICS
+from rrjax.estimators.catalogue import METRICS, estimator_in_rows
 from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
@@ -76,8 +75,8 @@ def shapes_in_rows(study: Study, platform: str) -> dict[int, Shape]:
     """The shapes of the K that one program can serve; none for studies with other functions."""
     if study.mechanism is not None or study.users is not None or any(study.metrics.values()):
         return {}
-    known = set(in_rows.METRICS) | {name for name, metric in METRICS.items() if metric.measure is None}
-    if not known.issuperset(study.metrics) or not all(map(in_rows.estimator_in_rows, study.estimators.values())):
+    known = {name for name, metric in METRICS.items() if metric.measure is None or metric.in_rows is not None}
+    if not known.issuperset(study.metrics) or not all(map(estimator_in_rows, study.estimators.values())):
         return {}
     height = height_of_tile(platform)
     found = {}
@@ -178,9 +177,9 @@ class RowTile:
 
     def function(self) -> Callable[[Laws, RowInputs], Outputs]:
         """The function of the tables and the inputs of one tile."""
-        estimators = [each for each in map(in_rows.estimator_in_rows, self.study.estimators.values()) if each]
+        estimators = [each for each in map(estimator_in_rows, self.study.estimators.values()) if each]
         names = metrics_of_seeds(self.study)
-        metrics = [in_rows.METRICS[name] for name in names]
+        metrics = [metric for metric in (METRICS[name].in_rows for name in names) if metric]
         sizes = self.sizes
 
         def of_tile(laws, inputs):

@@ -22,7 +22,7 @@ from rrjax import simulate
 from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
-from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.estimators.catalogue import ENTRIES, METRICS
 from rrjax.mechanisms import MECHANISMS, Design, MechanismFactory
 from rrjax.mechanisms.table import full_name
 from rrjax.study.arguments import (
@@ -49,7 +49,6 @@ from rrjax.study.mechanisms import (
     check_estimators,
     check_rounds,
     check_sizes,
-    joint_bayes,
     with_parameters,
 )
 from rrjax.study.runner import run
@@ -188,7 +187,7 @@ class Study:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        known = {name: entry.function for name, entry in ESTIMATORS.items()} | {"joint_bayes": joint_bayes}
+        known = {entry.name: entry.function for entry in ENTRIES if entry.needs != "numbers"}
         put("estimators", named(estimators, known, "estimators"))
         mechanism = with_parameters(mechanism)
         put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))

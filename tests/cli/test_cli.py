@@ -106,10 +106,10 @@ def test_compare_measures_all_estimators_against_the_truth(collection):
     )
     result = json.loads(done.stdout)
     rows = {row["estimator"]: row for row in result["estimators"]}
-    names = ["mle_star", "inv_p", "inv_n", "inv", "cv_threshold", "empirical_bayes", "ibu"]
+    names = ["mle_star", "inv_p", "inv_n", "inv", "empirical_bayes", "ibu"]
     assert list(rows) == names
     best = rows["mle_star"]["nll"]
-    for name in ("inv_p", "inv_n", "cv_threshold", "empirical_bayes", "ibu"):
+    for name in ("inv_p", "inv_n", "empirical_bayes", "ibu"):
         assert rows[name]["nll"] >= best - 1e-12
         # The certificate holds against the maximum itself.
         assert rows[name]["certificate"]["gap"] >= rows[name]["nll"] - best - 1e-12
@@ -492,7 +492,7 @@ def test_a_command_is_one_file_and_one_entry(invoke):
 @pytest.mark.long
 def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
     write("a.csv", ABC)
-    for name in (*ESTIMATORS, "mle-star", "cv-threshold"):
+    for name in (*ESTIMATORS, "mle-star", "empirical-bayes"):
         result = invoke.json("estimate", "a.csv", "--epsilon", "1", "--estimator", name)
         name = name.replace("-", "_")
         assert result[name]["estimator"] == name

@@ -10,7 +10,7 @@ from scipy import stats
 
 import rrjax
 from rrjax import inference, io
-from rrjax.mechanisms import DESIGNS, Crosswise, ForcedResponse, NegativeQuestion
+from rrjax.mechanisms import DESIGNS, ForcedResponse, NegativeQuestion
 from rrjax.mechanisms.table import TABLE
 
 pytestmark = pytest.mark.once
@@ -93,7 +93,6 @@ def test_every_design_has_the_estimates_of_its_class(answers, name):
         ("empirical_bayes", rrjax.empirical_bayes(design.tally_of_counts(counts)).theta),
     ):
         assert found["yes"][estimator] == pytest.approx(float(expected[0]), abs=1e-5)
-    assert "cv_threshold" not in found["yes"]
     epsilon = json.loads(out)["epsilon"]
     assert (epsilon is None) == (not np.isfinite(float(design.epsilon)))
 
@@ -250,8 +249,6 @@ def test_reports_with_metadata_and_statements_that_a_design_has_not(answers):
     assert answers("estimate", "v.csv", "--column", "answer", *DICE, "--weights", "n")[0] == 2
     with pytest.raises(ValueError, match="differ"):
         rrjax.ordered_bayes(ForcedResponse(0.6, [0.5, 0.3, 0.2]).tally_of_counts([5, 3, 2]))
-    with pytest.raises(ValueError, match="differ"):
-        rrjax.cv_threshold(jax.random.key(0), Crosswise(0.2).tally_of_counts([5, 3]))
     # A negative question's answers support the others: its tally counts those.
     assert NegativeQuestion(3).tally_of_counts([5, 3, 2]).support.tolist() == [5, 7, 8]
 

@@ -75,7 +75,6 @@ INTEGERS = {
     "fit_outcome": ("max_iters", lambda given: models.fit_outcome(FITTED[0], *FITTED, max_iters=given)),
     "fit_family": ("max_iters", lambda given: models.fit_family(FAMILY, 1.0, COUNTS, 2.0, max_iters=given)),
     "split_budget": ("max_iters", lambda given: models.split_budget(2.0, [3, 4], 1000, max_iters=given)),
-    "empirical_bayes": ("max_iters", lambda given: rrjax.empirical_bayes(COUNTS, 2.0, max_iters=given)),
     "ibu": ("max_iters", lambda given: rrjax.ibu(COUNTS, 2.0, max_iters=given)),
 }
 """Functions with a number that shapes or loops depend on: its name, and a call with one."""
@@ -125,7 +124,6 @@ KEYED = {
     "likelihood_ratio_test": lambda key: inference.likelihood_ratio_test(key, COUNTS, 1.0, [0.5, 0.3, 0.2]),
     "posterior": lambda key: inference.posterior(key, COUNTS, 1.0),
     "power": lambda key: inference.power(key, None, None),
-    "cv_threshold": lambda key: rrjax.cv_threshold(key, COUNTS, 1.0),
     "fit_dirichlet": lambda key: models.fit_dirichlet(key, TWO, 1.0),
     "fit_in_batches": lambda key: models.fit_in_batches(key, *FITTED, num_categories=2),
     "family_test": lambda key: models.family_test(key, FAMILY, 1.0, COUNTS, 2.0),

@@ -60,7 +60,7 @@ def test_against_users_draws_what_was_given():
     assert "nats per report" in figure.axes[3].get_ylabel()
     assert figure.axes[5].get_xlabel() == "users N"
     assert figure.get_suptitle() == "K = 50, ε = 4; 8 seeds"
-    assert legend(figure) == ["MLE*", "InvP", "InvN", "CV threshold", "mine", "±2 standard errors"]
+    assert legend(figure) == ["MLE*", "InvP", "InvN", "Emp. Bayes", "mine", "±2 standard errors"]
     for row, metric in enumerate(("mse", "nll")):
         for column, exponent in enumerate(COORDS["zipf"]):
             axes = figure.axes[3 * row + column]
@@ -109,7 +109,7 @@ def test_what_is_added_to_the_catalogue_is_known_everywhere(monkeypatch, tmp_pat
     monkeypatch.setitem(METRICS, "mse", METRICS["mse"]._replace(label="error,\nsquared", short="SE"))
     dataset = study()
     figure = render(figures.against_users(dataset, ["mse"], num_categories=50, epsilon=4))
-    assert legend(figure) == ["MLE*", "InvP", "InvN", "CV threshold", "My own", "±2 standard errors"]
+    assert legend(figure) == ["MLE*", "InvP", "InvN", "Emp. Bayes", "My own", "±2 standard errors"]
     assert figure.axes[0].get_ylabel() == "error,\nsquared"
     np.testing.assert_array_equal(
         curves(figure.axes[0])["#123456"], dataset["mse"].sel(estimator="mine", num_categories=50, epsilon=4, zipf=0.01)
@@ -147,7 +147,7 @@ def test_what_is_not_in_the_dataset_is_named():
     with refused("num_users", value=7):
         figures.against_epsilon(dataset.sel(num_users=100), num_categories=50, num_users=7)
     with refused("dataset"):
-        figures.wins(dataset.sel(estimator=["cv_threshold"]), estimator="cv_threshold")
+        figures.wins(dataset.sel(estimator=["empirical_bayes"]), estimator="empirical_bayes")
     with refused("epsilon"):
         figures.decomposition(dataset, num_categories=50)
     with refused("dataset"):
@@ -175,7 +175,7 @@ def every_figure(dataset):
     yield figures.by_categories(dataset, "nll", zipf=dataset["zipf"].values[0], epsilons=[4])
     yield figures.decomposition(dataset, num_categories=50, epsilon=4)
     yield figures.overview(dataset)
-    yield figures.wins(dataset, estimator="cv_threshold")
+    yield figures.wins(dataset, estimator="empirical_bayes")
     yield figures.closest(dataset)
 
 
@@ -441,7 +441,7 @@ def test_drawings_of_any_study():
     assert names == [
         *(f"overview-{metric}-K-{size}" for metric in ("mse", "nll") for size in (50, 1000)),
         "closest",
-        "cv-threshold",
+        "empirical-bayes",
     ]
     assert len(drawings.of_study(study(estimator=["inv_n", "mine"], zipf=[1.3]))) == 3
     assert drawings.of_study(study(("energy",), zipf=[1.3]))[-1].title == "Overview: energy"
@@ -477,7 +477,7 @@ def test_own_metrics_and_extremes():
     figure = render(figures.by_categories(dataset, zipf=np.inf))
     assert [axes.get_title() for axes in figure.axes[1:3]] == ["ε = 1", "ε = ∞"]
     np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), [1.0])
-    render(figures.wins(dataset, estimator="cv_threshold"))
+    render(figures.wins(dataset, estimator="empirical_bayes"))
     render(figures.overview(dataset))
 
 
@@ -491,7 +491,7 @@ def test_wins_where_its_error_is_smaller():
     dataset["mse_difference"] = difference.transpose(*dataset["mse_difference"].dims)
     dataset["mse_difference_se"] = dataset["mse_difference_se"] * 0 + 0.4
     dataset["mse_difference_se"][{"num_users": 1, "epsilon": 0}] = 1.1  # twice that is more than 4 − 2
-    figure = render(figures.wins(dataset, estimator="cv_threshold"))
+    figure = render(figures.wins(dataset, estimator="empirical_bayes"))
     axes = figure.axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array().filled(99), [[-1, 2], [1, 99]])
     assert {tuple(map(int, text.get_position())): text.get_text() for text in axes.texts} == {(0, 0): "−", (1, 0): "+"}
@@ -499,7 +499,7 @@ def test_wins_where_its_error_is_smaller():
     whole = figure.get_tightbbox()
     assert whole.x0 >= 0
     assert whole.x1 <= figure.get_figwidth()
-    untested = figures.wins(dataset.drop_vars("mse_difference"), estimator="cv_threshold")
+    untested = figures.wins(dataset.drop_vars("mse_difference"), estimator="empirical_bayes")
     assert len(untested.axes[0].texts) == 3
     assert "standard errors" not in untested.get_suptitle()
 
@@ -739,7 +739,7 @@ def test_rows_of_a_ranking_round_to_their_error():
                 "beyond": [3, 0, 1500],
             }.items()
         },
-        {"estimator": ["mle_star", "cv_threshold", "inv"]},
+        {"estimator": ["mle_star", "empirical_bayes", "inv"]},
         {"num_shared": 0},
     )
     rows = ranking_rows(ranked)

@@ -7,7 +7,7 @@ from cases import X64, elsewhere
 
 import rrjax
 from rrjax.data.errors import StudyError
-from rrjax.estimators.in_rows import estimator_in_rows
+from rrjax.estimators.catalogue import estimator_in_rows
 from rrjax.study import Study, runner, tile
 from rrjax.study.functions import identity_of
 

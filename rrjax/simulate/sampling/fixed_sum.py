@@ -399,13 +399,6 @@ def hypergeometric(
     return lax.while_loop(lambda state: jnp.any(state[-1] > 0), draw_round, state)[1]
 
 
-def marked(
-    stream: Stream, site: int | Int[Array, ""], marks: Int[Array, " n"], size: Int[Array, ""], number: Int[Array, ""]
-) -> Int[Array, " n"]:
-    """Draws `size` items n times independently, as `hypergeometric`: the numbers of marked ones, `[n]`."""
-    return hypergeometric(stream, site, jnp.stack([marks, size - marks]), jnp.full_like(marks, number))[0]
-
-
 def table(stream: Stream, rows: Int[Array, " m"], columns: Int[Array, " n"]) -> Int[Array, "m n"]:
     """Draws a contingency table with given sums of rows and columns, as if its items were shuffled among the rows.
 
