@@ -12,7 +12,7 @@ import rrjax
 from rrjax import longitudinal, mechanisms
 from rrjax.io.write import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
-from rrjax.mechanisms.longitudinal import Protocol
+from rrjax.mechanisms.longitudinal.protocol import Protocol, TwoStages
 from rrjax.mechanisms.table import ABBREVIATIONS, IN_R, TABLE
 from rrjax.reports.two_samples import AMONG
 
@@ -137,8 +137,9 @@ def _in_files(protocol: Protocol) -> bool:
 
 
 def _first(protocol: Protocol) -> type[PureMechanism]:
-    """The mechanism that makes the memo."""
-    return type(getattr(protocol, "memo_mechanism", protocol.single_round))
+    """The mechanism that makes the memo, or the hash and the memo."""
+    hashes = isinstance(protocol, longitudinal.LongitudinalLocalHashing)
+    return type(protocol.memo_mechanism if isinstance(protocol, TwoStages) and not hashes else protocol.single_round)
 
 
 def _law_of(protocol: Protocol) -> str:

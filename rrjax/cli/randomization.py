@@ -23,8 +23,8 @@ from rrjax.data.errors import ArgumentError, UsageError, reworded
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_pairs, read_rows, unseen_missing
 from rrjax.io.write import CODINGS, Kept, write_columns
-from rrjax.privacy.clients.answers import Answers
 from rrjax.privacy.clients.base import Client, random_words
+from rrjax.privacy.clients.table import Answers
 from rrjax.reports import form
 from rrjax.reports.epsilon import check_epsilon
 

@@ -23,7 +23,7 @@ from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import ENTRIES, entry_of, takes_key
 from rrjax.mechanisms import DESIGNS, PROTOCOLS, Design, Product, RandomizedResponse, SupportMechanism
 from rrjax.mechanisms.longitudinal import Protocol
-from rrjax.mechanisms.longitudinal.collected import MOST_REPORTS
+from rrjax.mechanisms.longitudinal.protocol import MOST_REPORTS
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.numerics.pytrees import register

@@ -1,4 +1,4 @@
-"""The memo on file: its law and its ε in exact numbers, one answer a value whoever asks, and files that are no memo."""
+"""Clients of longitudinal protocols: laws and ε in exact numbers; of the memo on file, one answer a value."""
 
 import json
 import math
@@ -19,10 +19,12 @@ from refusals import refused
 
 from rrjax import secure
 from rrjax.data.errors import DataError
+from rrjax.mechanisms import PROTOCOLS
 from rrjax.privacy.clients import Memo, locking
-from rrjax.privacy.clients.memo import second_epsilon
+from rrjax.privacy.clients.longitudinal import LongitudinalClient, second_epsilon
 
-pytestmark = pytest.mark.once  # no JAX, and no floating point between random bits and reports
+pytestmark = pytest.mark.once  # no floating point between random bits and reports
+NUM_USERS, LAST, FIRST = 40_000, 3.0, 1.0
 
 
 def matrix(size, p, q):
@@ -38,6 +40,59 @@ def test_reports_have_the_law_of_two_randomized_responses(tmp_path):
     )
     law = first[1] @ (second[:, :, None] * second[:, None, :]).reshape(3, 9)
     check_frequencies(np.bincount(rounds[0] * 3 + rounds[1], minlength=9), law)
+
+
+def made(name, values, rounds=2):
+    client = LongitudinalClient(name, 4, LAST, FIRST)
+    seeds = client.seeds(len(values))
+    answers = client.memoize(client.keys(seeds, values))
+    return PROTOCOLS[name](**client.parameters), [client.report(seeds, answers) for _ in range(rounds)]
+
+
+@pytest.mark.usefixtures("urandom")
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_round_has_the_law_of_its_mechanism(name):
+    protocol, (first, _) = made(name, np.full(NUM_USERS, 2))
+    mechanism = protocol.single_round
+    supported = np.asarray(mechanism.supports(first)).sum(axis=0)
+    p, q = float(mechanism.rates.p), float(mechanism.rates.q)
+    for category, number in enumerate(supported.tolist()):
+        share = p if category == 2 else q
+        check_frequencies([number, NUM_USERS - number], [share, 1 - share])
+
+
+@pytest.mark.usefixtures("urandom")
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_two_rounds_share_their_permanent_answer(name):
+    protocol, rounds = made(name, np.full(NUM_USERS, 2))
+    both = np.logical_and(*(np.asarray(protocol.single_round.supports(each))[:, 2] for each in rounds)).sum()
+    # Given the memo rounds are independent: P(both) = Σ_m P(m)·P(support | m)².
+    p1, p2, q2 = (float(x) for x in (protocol.permanent.p, protocol.instantaneous.p, protocol.instantaneous.q))
+    share = p1 * p2**2 + (1 - p1) * q2**2
+    check_frequencies([int(both), NUM_USERS - int(both)], [share, 1 - share])
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_no_more_than_the_epsilons_asked_for(name):
+    client = LongitudinalClient(name, 4, LAST, FIRST)
+    assert LAST * (1 - 1e-8) < client.effective_epsilon <= LAST
+    own, second = client._permanent.likelihood_ratio, client._instant.likelihood_ratio
+    if name.endswith("unary-encoding"):
+        return  # one bit of two: the law above
+    size = client._num_answers
+    # e^ε of two randomized responses in a row, in exact fractions.
+    p1, p2 = own / (own + size - 1), second / (second + size - 1)
+    q1, q2 = (1 - p1) / (size - 1), (1 - p2) / (size - 1)
+    first = (p1 * p2 + (size - 1) * q1 * q2) / (p1 * q2 + q1 * p2 + (size - 2) * q1 * q2)
+    assert isinstance(first, Fraction)
+    assert FIRST * (1 - 1e-8) < math.log(first) <= FIRST * (1 + 1e-15)
+
+
+def test_impossible_protocols_are_refused():
+    with refused("name"):
+        LongitudinalClient("randomized-response", 4, LAST, FIRST)
+    with refused("first_epsilon"):
+        LongitudinalClient("longitudinal-randomized-response", 4, FIRST, LAST)
 
 
 # --- ε ---------------------------------------------------------------------------------------------------------
@@ -167,7 +222,7 @@ def _answer(path, gate, size):
 
 IN_PROCESS = """
 import json, sys
-from rrjax.privacy.clients.memo import Memo
+from rrjax.privacy.clients.longitudinal import Memo
 path, size = sys.argv[1], int(sys.argv[2])
 memo = Memo(path, "x", size, 2.0, 1.0)
 print("ready", flush=True)
