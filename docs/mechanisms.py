@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -218,7 +217,7 @@ def _others() -> list[str]:
         kind = type(example)
         survey = issubclass(kind, mechanisms.Design)
         maximum = "`mle`, in closed form" if survey else '`ibu(…, accelerate="newton")`'
-        file = "surveys" if survey else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+        file = "surveys" if survey else kind.__module__.rpartition(".")[2]
         epsilon = f"{float(np.asarray(example.epsilon)):.3g}"
         law = _law(kind).replace("|", "\\|")
         rows.append(f"| `{kind.__name__}` | {law} | {epsilon} | {maximum} | `tests/mechanisms/test_{file}.py` |")
@@ -236,7 +235,7 @@ def _two_samples() -> list[str]:
         "",
         "Two samples with different parameters identify an unknown share of respondents who do not comply: "
         "`inference.compliance(counts, design)`, or `rrjax estimate --mechanism NAME --sample COLUMN=FIRST,SECOND`. "
-        "Tests: `tests/inference/test_compliance.py`.",
+        "Tests: `tests/inference/test_two_sample_designs.py`.",
         "",
         "| class | name | law | the share is |",
         "|---|---|---|---|",
@@ -253,7 +252,7 @@ def _two_samples() -> list[str]:
             "Two samples also estimate both shares of an unrelated question whose share of a yes is not known: "
             "`UnrelatedQuestionTwoSamples` (`unrelated-question-two-samples`) with "
             "`inference.unrelated_question(counts, design)`, or the same flags. The samples are of different "
-            "respondents. Tests: `tests/inference/test_unrelated_question.py`.",
+            "respondents. Tests: `tests/inference/test_two_sample_designs.py`.",
             "",
             "All estimates from two samples have a test that the answers fit the design, as they are (`fit_p_value`) "
             "and with the samples exchanged (`swapped_p_value`). Sizes and coverage: `validation/two_samples.py`.",

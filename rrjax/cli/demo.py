@@ -18,7 +18,7 @@ from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading, read_collection
 from rrjax.data.errors import check_installed
 from rrjax.io.write import check_writable, make_folder
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.parameters import check_epsilon
 
 
 @flags()

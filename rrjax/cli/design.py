@@ -15,7 +15,7 @@ from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError, did_you_mean
 from rrjax.io.domain import Domain
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, TABLE, full_name, names_in
-from rrjax.reports.vector_parameters import in_order, names_yes
+from rrjax.reports.parameters import in_order, names_yes
 
 if TYPE_CHECKING:
     from rrjax.mechanisms import Design, TwoSamples
@@ -208,9 +208,8 @@ class SurveyDesign:
     def yes_is_first(self) -> bool:
         """Whether category 0 is the yes where no domain is given: of yes or no, or of numbers named so."""
         from rrjax import mechanisms
-        from rrjax.mechanisms.surveys.design import YesOrNo
 
-        if issubclass(mechanisms.DESIGNS.get(self.mechanism or "", object), YesOrNo):
+        if getattr(mechanisms.DESIGNS.get(self.mechanism or ""), "yes_category", None) is not None:
             return True
         named = [text for name, text in self._given.items() if name in TABLE[self.mechanism or ""].vectors]
         return any(names_yes(text) for text in named)
@@ -227,7 +226,7 @@ class SurveyDesign:
 
     def made(self, domain: Domain) -> Design:
         """The design for these answers; refuses parameters that make none for them, and a yes that is not known."""
-        from rrjax.reports.yes_or_no import with_yes
+        from rrjax.reports.parameters import with_yes
 
         made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}", domain)
         return with_yes(made, domain, self.yes)

@@ -123,6 +123,7 @@ def estimate(
     --parameter forced=1/2,1/2
     """
     from rrjax.reports.numbers import Numbers
+    from rrjax.reports.reports import Reports
 
     if not design.of_two_samples and (sample is not None or same_people):
         flag = "--sample" if sample is not None else "--same-people"
@@ -133,7 +134,8 @@ def estimate(
     if joint.question is not None:
         answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
     elif asked.any() or isinstance(found, Numbers):
-        top = None if isinstance(found, Numbers) and output.top == Output.top else output.top
+        listed = isinstance(found, Reports) and not (asked.mean or asked.quantile or asked.group)
+        top = output.top if listed or output.top != Output.top else None
         answer = ask(found, "statements", **asked.given, top=top, **given)
     else:
         answer = ask(found, "shares", **given)

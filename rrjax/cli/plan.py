@@ -15,7 +15,7 @@ from rrjax.cli.randomization import PANEL
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
-    from rrjax.reports.column_plans import ColumnPlan
+    from rrjax.reports.plans import ColumnPlan
 
 
 @flags(without=("out", "top"))
@@ -85,7 +85,7 @@ def plan(
 
 def _of_columns(columns: str, epsilon: float | None, users: int | None) -> ColumnPlan:
     """The ways to report several columns, with their errors."""
-    from rrjax.reports.column_plans import plan_columns
+    from rrjax.reports.plans import plan_columns
 
     for flag, value in {"--epsilon": epsilon, "--users": users}.items():
         if value is None:

@@ -26,7 +26,7 @@ from rrjax.io.write import CODINGS, Kept, write_columns
 from rrjax.privacy.clients.base import Client, random_words
 from rrjax.privacy.clients.table import Answers
 from rrjax.reports import form
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.parameters import check_epsilon
 
 if TYPE_CHECKING:
     import jax
@@ -366,7 +366,7 @@ def _drawn(num_users: int, num_columns: int, number: int, key: jax.Array | None)
     """Which columns each user reports, `[N, d]`, `number` each."""
     import jax
 
-    from rrjax.mechanisms.sampled import drawn_columns
+    from rrjax.mechanisms.product import drawn_columns
 
     if key is not None:
         own = jax.random.fold_in(key, num_columns)

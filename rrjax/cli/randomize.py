@@ -24,7 +24,7 @@ from rrjax.io.metadata import Metadata
 from rrjax.io.write import REPORTS, check_reports_name, creating, kind_of
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, TABLE, names_in
 from rrjax.reports import form
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.parameters import check_epsilon
 
 NUMBERS = "Numbers"
 NUM_BINS = 32
@@ -308,7 +308,7 @@ def show_made(made: randomization.Randomized, out: Path, json: bool) -> None:
     """Prints what was written."""
     from rrjax.io.tallies import mechanism_of
     from rrjax.mechanisms import Design
-    from rrjax.reports.yes_or_no import known_yes, said
+    from rrjax.reports.parameters import known_yes, said
 
     metadata = made.metadata
     mechanism = mechanism_of(metadata, str(out))

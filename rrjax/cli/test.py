@@ -130,7 +130,7 @@ def fit(
         collection = read_collection(Files(reports, reading), epsilon, design)
         theta = None
         if other is not None:
-            from rrjax.reports.truth import read_truth
+            from rrjax.reports.comparison import read_truth
 
             theta = read_truth(other.source, other.reading.counts, collection, "against")
         status.update("Testing …")
@@ -154,7 +154,7 @@ def equal(
 
     rrjax test equal before.parquet after.parquet
     """
-    from rrjax.reports.collection_tests import test_equal
+    from rrjax.reports.hypotheses import test_equal
 
     with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
@@ -184,7 +184,7 @@ def trend(
 
     rrjax test trend 2023.parquet 2024.parquet 2025.parquet --category Rome
     """
-    from rrjax.reports.collection_tests import test_trend
+    from rrjax.reports.hypotheses import test_trend
 
     with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
@@ -224,7 +224,7 @@ def independent(
     two reports in each row, which were randomized separately; no ε is needed then, because the reports are independent
     exactly if the values are. That holds for answers to survey designs too, without naming the design.
     """
-    from rrjax.reports.independence import independence_of, paired
+    from rrjax.reports.hypotheses import independence_of, paired
     from rrjax.reports.testing import Simulation
 
     with show.status("Counting …") as status:

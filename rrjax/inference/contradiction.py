@@ -16,24 +16,16 @@ from rrjax.data.categories import as_integer
 from rrjax.data.tally import Evidence, Tally, evidence, num_tests
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse
-from rrjax.mechanisms.local_hashing import Hashing
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.mechanisms.randomized_response import RandomizedResponse
-from rrjax.mechanisms.subset_selection import SubsetSelection
-from rrjax.mechanisms.surveys.design import Design
-from rrjax.mechanisms.unary import UnaryEncoding
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.special import deviance, exp_minus, log1p_minus, log_survival
 from rrjax.numerics.sums import accurate_sum
 
+SEED_BITS = 32
 MOST_COLUMNS = 1 << 18
 """Largest number of columns whose law is summed, which takes a second."""
-ONE_NUMBER_SUPPORTED = (RandomizedResponse, SubsetSelection, Design)
-"""Mechanisms of which every report supports the same number of categories."""
-INDEPENDENT_AT_MOST = (UnaryEncoding, Hashing, SubsetSelection)
-"""Mechanisms whose supports of different categories are independent or negatively associated, for given users."""
 NUM_TILTS = 128
 """Number of exponents at which the bound is evaluated. It holds at each; the best exponent would be 1 % better."""
 DISTANCES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -197,7 +189,7 @@ def _test_sum(data, mechanism):
     excess = accurate_sum(data.excess) - number * d  # of Σc over its expectation
     one, size_ = jnp.ones_like(number), jnp.full_like(number, size)
     statistic = 1 + excess / (number * d)
-    if isinstance(mechanism, ONE_NUMBER_SUPPORTED):  # another total is impossible
+    if mechanism is not None and mechanism.same_size:  # another total is impossible
         off = accurate_sum(data.excess - number * rates.d / size)
         right = jnp.abs(off) <= 0.5 + ROUNDINGS_OF_SUM * jnp.finfo(number.dtype).eps * number
         return Excess(jnp.where(right, one, 0), size_, statistic, one), ""
@@ -266,7 +258,7 @@ def _test_frequent(data: Evidence) -> Excess:
 
 def _law(mechanism, rates, size, sign):
     """Log M, a function of the tilt, and the name of the bound."""
-    if isinstance(mechanism, UnaryEncoding | Hashing):
+    if mechanism is not None and mechanism.independent:
 
         def independent(tilt):
             return log_generator(rates.p, sign * tilt) + (size - 1) * log_generator(rates.q, sign * tilt)
@@ -319,17 +311,16 @@ def log_generator(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Arr
     return jnp.where(jnp.abs(tilt) < 1, chance * exp_minus(tilt) + log1p_minus(x), jnp.log1p(x) - chance * tilt)
 
 
-def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> HypothesisTest:
+def repeated_seed_test(most: int, num_reports: int) -> HypothesisTest:
     """Tests whether each user drew a seed, by the number of reports with the commonest seed.
 
     In local hashing every user draws a hash function. With one function for all users, categories with equal hashes
-    cannot be distinguished, and neither estimates nor intervals hold. Among N independent seeds of S bits, m are equal
-    with probability at most C(N, m)/2^(S·(m − 1)), by the union bound.
+    cannot be distinguished, and neither estimates nor intervals hold. Among N independent seeds of 32 bits, m are equal
+    with probability at most C(N, m)/2^(32·(m − 1)), by the union bound.
 
     Args:
         most: m, the number of reports with the commonest seed.
         num_reports: N.
-        seed_bits: S.
 
     Returns:
         `HypothesisTest`: the statistic is m; the p-value is an upper bound.
@@ -345,8 +336,7 @@ def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> H
     """
     num_reports = as_integer(num_reports, "num_reports", 1, 2**53)
     most = as_integer(most, "most", 1, num_reports, "num_reports = ")
-    seed_bits = as_integer(seed_bits, "seed_bits", 1)
     ways = math.lgamma(num_reports + 1) - math.lgamma(most + 1) - math.lgamma(num_reports - most + 1)
-    p_value = math.exp(min(ways - (most - 1) * seed_bits * math.log(2), 0.0))
+    p_value = math.exp(min(ways - (most - 1) * SEED_BITS * math.log(2), 0.0))
     statistic, p_value, error = (jnp.asarray(value, float) for value in (most, p_value, 0.0))
     return HypothesisTest(statistic, p_value, error, "the commonest seed, union bound")

@@ -22,7 +22,7 @@ from rrjax.data.arguments import float_dtype, is_distribution
 from rrjax.data.categories import difference
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, evidence, num_tests, of_tally
-from rrjax.inference.contradiction import ONE_NUMBER_SUPPORTED, contradiction_test, log_above, log_below, standardized
+from rrjax.inference.contradiction import contradiction_test, log_above, log_below, standardized
 from rrjax.inference.monte_carlo import NO_DERIVATIVES, HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.implicit import without_derivative
@@ -88,7 +88,7 @@ def fit_of_tally(tally: Tally, epsilon: Any, theta: Array | None, mechanism: Mec
     if theta is not None:
         return _test_given(data, theta)
     summed = None
-    if mechanism is not None and not (tally.num_categories == 2 and isinstance(mechanism, ONE_NUMBER_SUPPORTED)):
+    if mechanism is not None and not (tally.num_categories == 2 and mechanism.same_size):
         summed = contradiction_test(tally, mechanism).p_value
     return _test_any(data, summed)
 

@@ -10,30 +10,35 @@ from rrjax.mechanisms.table import PARTS, TABLE, names_in
 
 if TYPE_CHECKING:
     from rrjax.mechanisms.channel import Channel
-    from rrjax.mechanisms.columns import HadamardResponse
-    from rrjax.mechanisms.discrete_square_wave import DiscreteSquareWave
+    from rrjax.mechanisms.columns import HadamardResponse, ProjectiveGeometry
     from rrjax.mechanisms.local_hashing import BinaryLocalHashing, LocalHashing
     from rrjax.mechanisms.longitudinal.protocol import TwoStages
     from rrjax.mechanisms.mechanism import Mechanism, MechanismFactory, PureMechanism, SupportMechanism
-    from rrjax.mechanisms.ordered import Geometric, SquareWave
-    from rrjax.mechanisms.product import Product
-    from rrjax.mechanisms.projective_geometry_response import ProjectiveGeometry
+    from rrjax.mechanisms.ordered import DiscreteSquareWave, Geometric, SquareWave
+    from rrjax.mechanisms.product import Product, Sampled, SampledWithFakes
     from rrjax.mechanisms.randomized_response import RandomizedResponse
-    from rrjax.mechanisms.sampled import Sampled, SampledWithFakes
     from rrjax.mechanisms.subset_selection import SubsetSelection
-    from rrjax.mechanisms.surveys.compliance import (
+    from rrjax.mechanisms.surveys.design import Design
+    from rrjax.mechanisms.surveys.one_sample import (
+        Crosswise,
+        ForcedResponse,
+        Kuk,
+        Mangat,
+        NegativeQuestion,
+        NonCompliance,
+        Triangular,
+        UnrelatedQuestion,
+        Warner,
+    )
+    from rrjax.mechanisms.surveys.two_samples import (
         AnchoredCrosswise,
         CheatingDetection,
         Compliance,
         SelfProtection,
         StochasticLieDetector,
+        TwoSamples,
+        UnrelatedQuestionTwoSamples,
     )
-    from rrjax.mechanisms.surveys.design import Design
-    from rrjax.mechanisms.surveys.negative_question import NegativeQuestion
-    from rrjax.mechanisms.surveys.non_compliance import NonCompliance
-    from rrjax.mechanisms.surveys.replacing import ForcedResponse, UnrelatedQuestion
-    from rrjax.mechanisms.surveys.two_samples import TwoSamples, UnrelatedQuestionTwoSamples
-    from rrjax.mechanisms.surveys.yes_or_no import Crosswise, Kuk, Mangat, Triangular, Warner
     from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 
     DESIGNS: dict[str, type[Design]]
@@ -93,14 +98,14 @@ __all__ = [
 
 _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
     "Channel": "channel",
-    "Compliance": "surveys.compliance",
+    "Compliance": "surveys.two_samples",
     "Design": "surveys.design",
     "Mechanism": "mechanism",
     "MechanismFactory": "mechanism",
-    "NonCompliance": "surveys.non_compliance",
+    "NonCompliance": "surveys.one_sample",
     "Product": "product",
-    "Sampled": "sampled",
-    "SampledWithFakes": "sampled",
+    "Sampled": "product",
+    "SampledWithFakes": "product",
     "PureMechanism": "mechanism",
     "SquareWave": "ordered",
     "SupportMechanism": "mechanism",

@@ -17,8 +17,7 @@ from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import LogRows, Mechanism
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import looked_up, refuse_spread, together
 from rrjax.numerics.sums import accurate_sum
@@ -75,6 +74,10 @@ class Channel(Mechanism):
         return self.matrix.shape[-1]
 
     @property
+    def num_kinds(self) -> int:
+        return self.num_reports
+
+    @property
     def epsilon(self) -> Float[Array, ""]:
         """The ε delivered: the largest log-ratio of two probabilities of one report, nats; infinite if one is zero."""
         matrix = jnp.asarray(self.matrix, float_dtype())
@@ -110,13 +113,7 @@ class Channel(Mechanism):
         return self.mixture_of_counts(self.count(reports))
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
-        """The likelihood of counted reports: a_j = min_i C_ij, and B_ji = C_ij − a_j.
-
-        Args:
-            counts: `[M]`, integers or floats, the number of reports of each kind.
-
-        Returns:
-            `Mixture`, a row for every kind of report.
+        """The likelihood of reports, `[M]` integers or floats of each kind: a_j = min_i C_ij, and B_ji = C_ij − a_j.
 
         Raises:
             ValueError: Another shape, or (not under tracing) numbers that are negative, or no reports.
@@ -138,13 +135,7 @@ class Channel(Mechanism):
         """The unbiased estimate of the shares with the least squared error at a uniform distribution.
 
         θ = (C D Cᵀ)⁻¹ C D φ, D the inverse of the mean report probabilities; the inverse of the channel for M = K. It
-        sums to one, and may be negative.
-
-        Args:
-            counts: `[M]`, integers or floats, the number of reports of each kind.
-
-        Returns:
-            `[K]`; linear in the counts' shares. NaN for unusable counts.
+        sums to one, and may be negative. The counts are `[M]`, integers or floats; NaN if they are unusable.
 
         Raises:
             ValueError: Another shape, or an infinite `condition`. The channel itself may not be traced.

@@ -7,7 +7,6 @@ on every platform. Its key is the seed of the report. The two output words of co
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import math
 from collections.abc import Callable
@@ -25,8 +24,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import best_num_buckets, num_buckets_of, two_buckets
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, settled, tally_if
-from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.mechanisms.unary import independent
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, repeat
@@ -40,101 +38,9 @@ _MANY_CATEGORIES = 1024
 """Number of categories from which on the search for equal reports takes less than a tenth of the counting."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Hashing(PureMechanism):
-    """A mechanism whose reports are a seed and a bucket; a report supports the categories hashed to its bucket."""
-
-    num_buckets: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "num_buckets", self.settled_number())
-
-    @abc.abstractmethod
-    def settled_number(self) -> int | None:
-        """The number of buckets, checked; None if it depends on ε, which is traced."""
-
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
-        e1 = expm1(self.epsilon)
-        number = self.num_buckets
-        if number is None:
-            number = best_num_buckets(e1, jnp.minimum if isinstance(e1, jax.Array) else min)
-        return Rates.of_design(e1, number, 1 / number)
-
-    @property
-    def bits(self) -> float:
-        return 32 + math.log2(settled(self.num_buckets, "num_buckets"))
-
-    @property
-    def note(self) -> str:
-        return f"{settled(self.num_buckets, 'num_buckets'):,} buckets"
-
-    def randomize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
-        """As `PureMechanism.randomize`: reports are uint32, the shape of `values` and a last axis of seed and bucket.
-
-        The bucket of the value is reported by randomized response over g: one 64-bit draw is compared with p·2⁶⁴
-        rounded down, so rounding weakens ε by no more than the rounding of the dtype. Under tracing, the bucket of a
-        value outside the domain, and of any value at an impossible ε, is 2³² − 1, which is no hash.
-        """
-        check_key(key)
-        values = as_values(values, self.num_categories, "values")
-        return _randomize(self, key, values, settled(self.num_buckets, "num_buckets"))
-
-    def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        reports = self._checked(reports)
-        return _supports(reports, settled(self.num_buckets, "num_buckets"), self.num_categories)
-
-    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        return self._checked(reports)[..., 1] < settled(self.num_buckets, "num_buckets")
-
-    def log_probability(self, reports: Array) -> Float[Array, ""]:
-        del reports
-        return log_probability_of_block(self.epsilon, settled(self.num_buckets, "num_buckets"), 0)
-
-    def tally(self, reports: ArrayLike) -> Tally:
-        reports = self._checked(reports).reshape(-1, 2)
-        number = settled(self.num_buckets, "num_buckets")
-        support = _counted(*_different(reports, self.num_categories), number, self.num_categories)
-        users = jnp.asarray(reports.shape[0], int_dtype())
-        return tally_if(reports[:, 1] < number, support, users, self.rates)
-
-    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        """As `PureMechanism.collect`, by the law under ideal hashing, in O(K).
-
-        Over all functions from categories to buckets, support counts are independent: Binomial(n_i, p) +
-        Binomial(N − n_i, 1/g).
-        """
-        check_key(key)
-        return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
-
-    def _checked(self, reports) -> UInt[Array, "*s 2"]:
-        """The reports; under tracing, an entry that is no report gets the bucket 2³² − 1, which is no hash."""
-        number = settled(self.num_buckets, "num_buckets")
-        reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
-        if reports.ndim == 0 or reports.shape[-1] != 2 or reports.dtype.kind not in "iu":
-            raise ArgumentError(
-                "reports must be integers of shape [N, 2], a seed and a bucket each; got "
-                f"{reports.dtype.name} of shape {tuple(reports.shape)}",
-                argument="reports",
-            )
-        limits = (("seeds", 1 << 32), ("buckets", number))
-        if isinstance(reports, Tracer):
-            # A limit beyond the dtype holds for every entry; the comparison would overflow.
-            ends = [min(end - 1, jnp.iinfo(reports.dtype).max) for _, end in limits]
-            inside = jnp.all((reports >= 0) & (reports <= jnp.asarray(ends, reports.dtype)), axis=-1)
-            bucket = jnp.where(inside, reports[..., 1].astype(jnp.uint32), jnp.uint32(2**32 - 1))
-            return jnp.stack([reports[..., 0].astype(jnp.uint32), bucket], axis=-1)
-        for column, (name, end) in enumerate(limits) if reports.size else ():
-            with jax.ensure_compile_time_eval():  # known reports inside a traced function
-                low, high = int(reports[..., column].min()), int(reports[..., column].max())
-            if low < 0 or high >= end:
-                raise ArgumentError(f"{name} must be from 0 to {end - 1}, got {low} to {high}", argument=name)
-        return jnp.asarray(reports.astype(np.uint32))
-
-
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_buckets"])
 @dataclasses.dataclass(frozen=True)
-class LocalHashing(Hashing):
+class LocalHashing(PureMechanism):
     """Optimized local hashing (OLH): p = e^ε/(e^ε+g−1), q = 1/g, with g = round(e^ε) + 1 buckets. A pytree, ε its leaf.
 
     The error is that of optimized unary encoding; reports take some 40 bits for any K. Counting takes O(N·K) hashes;
@@ -142,11 +48,8 @@ class LocalHashing(Hashing):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
+        epsilon: Scalar, nats, positive; a float or a traced array.
         num_buckets: g, from 2 to 2³⁰. None chooses by ε; for a traced ε, reports need g.
-
-    Raises:
-        ValueError: K < 2, ε a number that is not positive, or g out of range.
 
     Example:
         >>> import jax, rrjax
@@ -165,14 +68,95 @@ class LocalHashing(Hashing):
     """
 
     name: ClassVar[str] = "optimized-local-hashing"
+    independent: ClassVar[bool] = True
+    num_buckets: int | None = None
 
-    def settled_number(self) -> int | None:
-        return num_buckets_of(self.num_buckets, known_epsilon(self.epsilon))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "num_buckets", num_buckets_of(self.num_buckets, known_epsilon(self.epsilon)))
+
+    @property
+    def _number(self) -> int:
+        return settled(self.num_buckets, "num_buckets")
+
+    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+        e1 = expm1(self.epsilon)
+        number = self.num_buckets
+        if number is None:
+            number = best_num_buckets(e1, jnp.minimum if isinstance(e1, jax.Array) else min)
+        return Rates.of_design(e1, number, 1 / number)
+
+    @property
+    def bits(self) -> float:
+        return 32 + math.log2(self._number)
+
+    @property
+    def note(self) -> str:
+        return f"{self._number:,} buckets"
+
+    def randomize(self, key: Array, values: ArrayLike) -> UInt[Array, "*s 2"]:
+        """As `PureMechanism.randomize`: uint32, a last axis of seed and bucket.
+
+        The bucket of the value is reported by randomized response over g: one 64-bit draw is compared with p·2⁶⁴
+        rounded down, so rounding weakens ε by no more than the rounding of the dtype. Under tracing, the bucket of a
+        value outside the domain, and of any value at an impossible ε, is 2³² − 1, which is no hash.
+        """
+        check_key(key)
+        values = as_values(values, self.num_categories, "values")
+        return _randomize(self, key, values, self._number)
+
+    def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
+        return _supports(self._checked(reports), self._number, self.num_categories)
+
+    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
+        return self._checked(reports)[..., 1] < self._number
+
+    def log_probability(self, reports: Array) -> Float[Array, ""]:
+        del reports
+        return log_probability_of_block(self.epsilon, self._number, 0)
+
+    def tally(self, reports: ArrayLike) -> Tally:
+        reports = self._checked(reports).reshape(-1, 2)
+        support = _counted(*_different(reports, self.num_categories), self._number, self.num_categories)
+        users = jnp.asarray(reports.shape[0], int_dtype())
+        return tally_if(reports[:, 1] < self._number, support, users, self.rates)
+
+    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
+        """As `PureMechanism.collect`, by the law under ideal hashing, in O(K).
+
+        Over all functions from categories to buckets, support counts are independent: Binomial(n_i, p) +
+        Binomial(N − n_i, 1/g).
+        """
+        check_key(key)
+        return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
+
+    def _checked(self, reports) -> UInt[Array, "*s 2"]:
+        """The reports; under tracing, an entry that is no report gets the bucket 2³² − 1, which is no hash."""
+        reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
+        if reports.ndim == 0 or reports.shape[-1] != 2 or reports.dtype.kind not in "iu":
+            raise ArgumentError(
+                "reports must be integers of shape [N, 2], a seed and a bucket each; got "
+                f"{reports.dtype.name} of shape {tuple(reports.shape)}",
+                argument="reports",
+            )
+        limits = (("seeds", 1 << 32), ("buckets", self._number))
+        if isinstance(reports, Tracer):
+            # A limit beyond the dtype holds for every entry; the comparison would overflow.
+            ends = [min(end - 1, jnp.iinfo(reports.dtype).max) for _, end in limits]
+            inside = jnp.all((reports >= 0) & (reports <= jnp.asarray(ends, reports.dtype)), axis=-1)
+            bucket = jnp.where(inside, reports[..., 1].astype(jnp.uint32), jnp.uint32(2**32 - 1))
+            return jnp.stack([reports[..., 0].astype(jnp.uint32), bucket], axis=-1)
+        for column, (name, end) in enumerate(limits) if reports.size else ():
+            with jax.ensure_compile_time_eval():  # known reports inside a traced function
+                low, high = int(reports[..., column].min()), int(reports[..., column].max())
+            if low < 0 or high >= end:
+                raise ArgumentError(f"{name} must be from 0 to {end - 1}, got {low} to {high}", argument=name)
+        return jnp.asarray(reports.astype(np.uint32))
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_buckets"])
 @dataclasses.dataclass(frozen=True)
-class BinaryLocalHashing(Hashing):
+class BinaryLocalHashing(LocalHashing):
     """Binary local hashing (BLH): p = e^ε/(e^ε+1), q = ½, of two buckets. A pytree, ε its leaf.
 
     A report is a seed and a bit. At small ε the error is as small as that of any mechanism; from ε = 1 the error of
@@ -180,11 +164,8 @@ class BinaryLocalHashing(Hashing):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
+        epsilon: Scalar, nats, positive; a float or a traced array.
         num_buckets: 2.
-
-    Raises:
-        ValueError: K < 2, ε a number that is not positive, or other than two buckets.
 
     Example:
         >>> import jax, rrjax
@@ -203,8 +184,9 @@ class BinaryLocalHashing(Hashing):
     name: ClassVar[str] = "binary-local-hashing"
     num_buckets: int | None = 2
 
-    def settled_number(self) -> int:
-        return two_buckets(self.num_buckets)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_buckets", two_buckets(self.num_buckets))
+        super().__post_init__()
 
 
 @partial(jax.jit, static_argnums=3)

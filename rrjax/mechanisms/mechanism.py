@@ -1,4 +1,4 @@
-"""Base classes of mechanisms: randomizers, and pure mechanisms, whose reports support sets of categories.
+"""Base classes of mechanisms, the likelihood of single reports, and a mechanism with its categories in another order.
 
 A pure mechanism has two probabilities. A report supports the user's own category with probability p, and any other
 category with probability q. The closed forms, intervals and tests of single categories need only these. The likelihood
@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,16 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_scalar, as_true_counts, check_key, float_dtype, int_dtype
+from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, float_dtype, int_dtype
 from rrjax.data.categories import check_epsilon, check_num_categories
-from rrjax.data.linear_maps import Dense, incidence
+from rrjax.data.linear_maps import Dense, Lift, incidence
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import gathered
-from rrjax.mechanisms.rows import LogRows, log_gain
 from rrjax.numerics.programs import program
+from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import aligned
-from rrjax.numerics.sums import expm1_epsilon
+from rrjax.numerics.sums import expm1_epsilon, log_sum
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
@@ -35,11 +35,55 @@ CELLS = 1 << 24
 """Largest number of cells (users × categories) in one step of a loop."""
 
 
+@exportable
+class LogRows(NamedTuple):
+    """The likelihood of each report: P(report | θ) = exp(scale)·(exp(base) + Σ_i exp(lift_i)·θ_i).
+
+    It has all factors, for losses, and overflows at no ε. `base` is the part common to all values, as in `Mixture`. The
+    scale is separate because it may be a sum of 10⁵ terms, and its rounding would exceed the other parts.
+
+    Attributes:
+        scale: `[*s]`, nats.
+        base: `[*s]`, nats, at most about zero.
+        lift: `[*s, K]`, nats, −∞ for values whose likelihood is the base.
+    """
+
+    scale: Float[Array, "*s"]
+    base: Float[Array, "*s"]
+    lift: Float[Array, "*s K"]
+
+    def log_probability(self, log_theta: Float[Array, "*s K"]) -> Float[Array, "*s"]:
+        """Log P(report | θ) of each report, nats; each report has its own log θ."""
+        dtype = log_theta.dtype
+        lifted = log_sum(self.lift.astype(dtype) + log_theta)
+        return self.scale.astype(dtype) + jnp.logaddexp(self.base.astype(dtype), lifted)
+
+    def where(self, kept: Bool[ArrayLike, "*s"], otherwise: float) -> LogRows:
+        """The rows, with the others than `kept` filled with one number; NaN makes their derivatives NaN too."""
+        kept = jnp.asarray(kept)
+        scale, base = (jnp.where(kept, part, otherwise) for part in (self.scale, self.base))
+        return LogRows(scale, base, jnp.where(kept[..., None], self.lift, otherwise))
+
+
+def log_gain(epsilon: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """Log(1 − e^−ε): the lift of a supported category relative to its own likelihood."""
+    return jnp.log(-jnp.expm1(-epsilon))
+
+
+def log_probability_of_block(epsilon: ArrayLike, ratio: float, log_holding: float) -> Float[Array, ""]:
+    """Log-probability of a report, a block of a block design, for a user whose category is in the block."""
+    epsilon = jnp.asarray(epsilon).astype(float_dtype())
+    return -log_holding - jnp.log1p((ratio - 1) * jnp.exp(-epsilon))
+
+
 class Mechanism(abc.ABC):
-    """The base class of whatever randomizes: its reports and their likelihood. A pytree with K static.
+    """The base class of all that randomizes: its reports and their likelihood. A pytree with K static.
 
     A mechanism whose reports support categories also has `rates`, `tally` and `collect`, and so every estimator,
     interval, test, model and study: pure mechanisms, and survey designs, whose rates differ by category.
+
+    What takes reports raises `ValueError` for a wrong shape or dtype and, not under tracing, for an entry that is no
+    report. Under tracing such an entry makes NaN of its own row, or of every estimate.
     """
 
     name: ClassVar[str]
@@ -51,11 +95,20 @@ class Mechanism(abc.ABC):
 
     dependence: ClassVar[Dependence] = "negative"
     """Dependence between support counts, for `inference.discoveries`; "negative" includes independence."""
+    independent: ClassVar[bool] = False
+    """Whether the supports of different categories are independent, for given users."""
+    same_size: ClassVar[bool] = False
+    """Whether all reports support the same number of categories."""
 
     names_one: ClassVar[bool] = False
     """Whether each report names exactly one category, which it supports; or which it denies, supporting all others."""
     denies: ClassVar[bool] = False
     """Whether a report may be less likely from a user with the category that it names."""
+
+    @property
+    def num_kinds(self) -> int | tuple[int, ...] | None:
+        """The number of kinds of reports if these are numbers from 0, such as categories; None for other reports."""
+        return self.num_categories if self.names_one else None
 
     @property
     def note(self) -> str:
@@ -81,31 +134,14 @@ class Mechanism(abc.ABC):
 
     @abc.abstractmethod
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them.
-
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            `LogRows`. Under tracing, NaN for an entry that is no report.
-
-        Raises:
-            ValueError: As `mixture`.
-        """
+        """The likelihood of each report on its own, in logarithms, with all factors; `mixture` merges them."""
 
     @abc.abstractmethod
     def mixture(self, reports: ArrayLike) -> Mixture:
         """The likelihood of reports; of a pure mechanism a = 1, and B = e^ε − 1 for each supported category.
 
-        Args:
-            reports: Reports as from `randomize`.
-
-        Returns:
-            `Mixture`, one row for every different kind of report, up to a factor independent of θ. Under tracing, one
-            row for every report, and unusable if one of them is no report.
-
-        Raises:
-            ValueError: A wrong shape or dtype, no reports, or (not under tracing) an entry that is no report.
+        One row for every different kind of report (under tracing, for every report), up to a factor independent of θ.
+        Raises `ValueError` if there are no reports.
         """
 
 
@@ -124,49 +160,21 @@ class SupportMechanism(Mechanism):
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        """The categories that each report supports, as booleans.
-
-        Args:
-            reports: Reports of this mechanism, as from `randomize`.
-
-        Returns:
-            Booleans, the shape of the reports and a last axis of K; arbitrary under tracing if `is_report` is false.
-
-        Raises:
-            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
-        """
+        """The categories that each report supports; arbitrary under tracing for an entry that is no report."""
 
     @abc.abstractmethod
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
         """Unbiased vectors from single reports: (1 − q)/d for a supported category, −q/d for any other.
 
         Their mean over a collection is `inv` of its tally. The expectation of each is its user's indicator vector, so
-        it can replace that vector in any linear expression.
-
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            A vector for each report. Its entries may be negative or above one. Under tracing, NaN for an entry that is
-            no report.
-
-        Raises:
-            ValueError: As `tally`.
+        it can replace that vector in any linear expression. Entries may be negative or above one.
         """
 
     @abc.abstractmethod
     def tally(self, reports: ArrayLike) -> Tally:
-        """The tally of reports: support counts, number of users, and rates.
+        """The tally of reports: support counts, number of users, and rates. Tallies of parts add up.
 
-        Args:
-            reports: Reports of this mechanism.
-
-        Returns:
-            `Tally`. Tallies of parts add up. Under tracing, an entry that is no report cannot be refused: it makes all
-            counts −1, so that every estimate is NaN.
-
-        Raises:
-            ValueError: A wrong shape or dtype, or (not under tracing) an entry that is no report.
+        Under tracing, an entry that is no report makes all counts −1.
         """
 
     @abc.abstractmethod
@@ -186,13 +194,8 @@ class SupportMechanism(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class PureMechanism(SupportMechanism):
-    """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
-
-    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
-    registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
-    faster count, or with a known law of its collections, overrides them.
-    """
+class OfEpsilon(Mechanism):
+    """A mechanism of K and ε. Parameters out of their range raise `ValueError`; a traced ε that is none gives NaN."""
 
     num_categories: int
     epsilon: ArrayLike
@@ -201,6 +204,16 @@ class PureMechanism(SupportMechanism):
         check_num_categories(self.num_categories)
         object.__setattr__(self, "num_categories", int(self.num_categories))  # a NumPy integer overflows
         check_epsilon(self.epsilon)
+
+
+@dataclasses.dataclass(frozen=True)
+class PureMechanism(OfEpsilon, SupportMechanism):
+    """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
+
+    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
+    registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
+    faster count, or with a known law of its collections, overrides them.
+    """
 
     @property
     @abc.abstractmethod
@@ -221,16 +234,9 @@ class PureMechanism(SupportMechanism):
         return _expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
 
     def server_operations(self, num_users: float) -> float:
-        """Rough number of elementary operations to count N reports: additions, look-ups, hashes.
+        """Rough number of elementary operations to count N reports; by default N·K, one for every report and category.
 
-        A count, not a time: a hash takes longer than an addition. By default N·K: one operation for every report and
-        category.
-
-        Args:
-            num_users: N.
-
-        Returns:
-            A number of operations.
+        A count, not a time: a hash takes longer than an addition.
 
         Example:
             >>> import rrjax
@@ -244,13 +250,7 @@ class PureMechanism(SupportMechanism):
         return num_users * self.num_categories
 
     def standard_error(self, num_users: ArrayLike) -> Float[Array, ""]:
-        """Standard error of the unbiased estimate (`inv`) of an empty category: sqrt(q(1−q)/N)/d.
-
-        Args:
-            num_users: Scalar, N.
-
-        Returns:
-            Scalar, probability.
+        """Standard error of the unbiased estimate (`inv`) of an empty category, of N users: sqrt(q(1−q)/N)/d. Scalar.
 
         Example:
             >>> import rrjax
@@ -261,15 +261,9 @@ class PureMechanism(SupportMechanism):
         return jnp.sqrt(rates.q * rates.not_q / as_scalar(num_users, float_dtype(), "num_users")) / rates.d
 
     def expected_squared_error(self, num_users: ArrayLike) -> Float[Array, ""]:
-        """Expected squared error of the unbiased estimate (`inv`), summed over the categories.
+        """Expected squared error of the unbiased estimate (`inv`) of N users, summed over the categories. Scalar.
 
         [p(1−p) + (K−1)·q(1−q)]/(N·d²), measured against the shares among these users, for any shares.
-
-        Args:
-            num_users: Scalar, N.
-
-        Returns:
-            Scalar, squared probability.
 
         Example:
             >>> import rrjax
@@ -283,13 +277,8 @@ class PureMechanism(SupportMechanism):
     def log_probability(self, reports: Array) -> Float[Array, "*s"]:
         """Log-probability of each report for a user whose category it supports; for any other user it is ε less.
 
-        Finite at every ε. Public randomness, such as the seed of a hash, is taken as given.
-
-        Args:
-            reports: Reports of this mechanism, as for `supports`.
-
-        Returns:
-            The shape of the reports, or a scalar if all are equal; nats.
+        Nats, finite at every ε; a scalar if all are equal. Public randomness, such as the seed of a hash, is taken as
+        given.
         """
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
@@ -366,16 +355,62 @@ def known_epsilon(epsilon: Any) -> float | None:
 
 
 def settled(parameter: int | None, name: str) -> int:
-    """The value of a parameter that may depend on ε.
-
-    Raises:
-        ValueError: The parameter is not given, and ε is not known as a positive scalar.
-    """
+    """The value of a parameter that may depend on ε; raises `ValueError` if it is not given, and ε is not known."""
     if parameter is None:
         raise ValueError(
             f"epsilon is traced, or no positive scalar, so it cannot choose {name}: give {name}, a static integer"
         )
     return parameter
+
+
+@register(data_fields=["lift"], meta_fields=["order"])
+@dataclasses.dataclass(frozen=True)
+class _ReorderedLift(Lift):
+    """A lift whose category i is category `order[i]` of another one."""
+
+    lift: Lift
+    order: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.lift.shape
+
+    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
+        return self.lift(jnp.zeros_like(theta).at[jnp.asarray(self.order)].set(theta))
+
+    def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
+        return self.lift.transpose(weights)[jnp.asarray(self.order)]
+
+
+@register(data_fields=["mechanism"], meta_fields=["order"])
+@dataclasses.dataclass(frozen=True)
+class Reordered(Mechanism):
+    """A mechanism, whose reports these are, with category `order[i]` as its category i; `order` is static."""
+
+    mechanism: Any
+    order: tuple[int, ...]
+
+    @property
+    def num_categories(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """K."""
+        return len(self.order)
+
+    @property
+    def epsilon(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That of the mechanism."""
+        return self.mechanism.epsilon
+
+    def randomize(self, key: Array, values: ArrayLike) -> Array:
+        values = as_values(values, self.num_categories, "values")
+        return self.mechanism.randomize(key, jnp.asarray(self.order)[values])
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        mixture = self.mechanism.mixture(reports)
+        return Mixture(mixture.weights, mixture.base, _ReorderedLift(mixture.lift, self.order))
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        rows = self.mechanism.log_rows(reports)
+        return rows._replace(lift=rows.lift[..., jnp.asarray(self.order)])
 
 
 _expm1_epsilon = program(expm1_epsilon)
@@ -392,8 +427,4 @@ def _collect(mechanism, key, true_counts):
     size = max(1, min(1 << 12, CELLS // num_categories))
     support, number, usable = gathered(add, key, true_counts, size, jnp.zeros(num_categories, true_counts.dtype))
     usable = usable & (mechanism.rates.truth > 0)
-    return Tally(
-        jnp.where(usable, support, -1),
-        jnp.where(usable, number.astype(true_counts.dtype), -1),
-        rates=mechanism.rates,
-    )
+    return tally_if(usable, support, number.astype(true_counts.dtype), mechanism.rates)

@@ -1,7 +1,8 @@
-"""Mechanisms for ordered values: the geometric mechanism for integers on a range, and the square wave for [0, 1]."""
+"""Mechanisms for values in order: the geometric one for integers, the square wave for bins, and for [0, 1]."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any, ClassVar
 
@@ -12,15 +13,15 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype, int_dtype, is_real
-from rrjax.data.categories import as_integer, check_num_categories
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Decay
+from rrjax.data.mechanism_parameters import half_width_of
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
-from rrjax.mechanisms.mechanism import Mechanism, check_epsilon, known_epsilon
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import LogRows, OfEpsilon, known_epsilon, settled
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import together
 from rrjax.numerics.special import exp_minus
@@ -30,9 +31,43 @@ LARGEST_EPSILON = 1e4
 """Largest ε, nats; a larger ε changes no result in float32."""
 
 
+class _Binned(OfEpsilon):
+    """A mechanism for values in order whose reports are numbers from 0; by default by its channel."""
+
+    @property
+    @abc.abstractmethod
+    def num_reports(self) -> int:
+        """The number of kinds of reports."""
+
+    @property
+    def num_kinds(self) -> int:
+        return self.num_reports
+
+    @abc.abstractmethod
+    def channel(self) -> Channel:
+        """The probabilities of the reports for each value."""
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        return self.channel().randomize(key, values)
+
+    def count(self, reports: ArrayLike) -> Int[Array, " M"]:
+        """The number of reports of each kind, as `rrjax.count`."""
+        return count(reports, self.num_reports)
+
+    def mixture(self, reports: ArrayLike) -> Mixture:
+        return self.channel().mixture(reports)
+
+    def log_rows(self, reports: ArrayLike) -> LogRows:
+        return self.channel().log_rows(reports)
+
+    def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
+        """As `Channel.debias`."""
+        return self.channel().debias(reports)
+
+
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class Geometric(Mechanism):
+class Geometric(_Binned):
     """The geometric mechanism on 0 … K − 1, for ordered values with distances. A pytree, ε its leaf.
 
     Discrete Laplace noise, P(z) = (1 − r)/(1 + r)·r^|z|, is added to the value; a sum beyond an end is reported as that
@@ -45,10 +80,7 @@ class Geometric(Mechanism):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats, for the whole range; a float or a traced array.
-
-    Raises:
-        ValueError: K < 2, or ε a number that is not positive.
+        epsilon: Scalar, nats, positive, for the whole range; a float or a traced array.
 
     Example:
         >>> import jax, rrjax
@@ -64,14 +96,6 @@ class Geometric(Mechanism):
     """
 
     name: ClassVar[str] = "geometric"
-
-    num_categories: int
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        check_num_categories(self.num_categories)
-        object.__setattr__(self, "num_categories", int(self.num_categories))
-        check_epsilon(self.epsilon)
 
     @property
     def num_reports(self) -> int:
@@ -96,15 +120,8 @@ class Geometric(Mechanism):
         check_key(key)
         return _randomize_geometric(self, key, as_values(values, self.num_categories, "values"))
 
-    def count(self, reports: ArrayLike) -> Int[Array, " K"]:
-        """The number of reports of each value, `[K]`, as `rrjax.count`."""
-        return count(reports, self.num_categories)
-
     def mixture(self, reports: ArrayLike) -> Mixture:
         return Mixture(self.count(reports), 0.0, Decay(self.rate, self.num_categories))
-
-    def log_rows(self, reports: ArrayLike) -> LogRows:
-        return self.channel().log_rows(reports)
 
 
 def _geometric_matrix(xp: Any, rate, size):
@@ -129,9 +146,75 @@ def _randomize_geometric(mechanism, key, values):
     return jnp.where(inside & (rate > 0), report, -1).reshape(values.shape)
 
 
+@register(data_fields=["epsilon"], meta_fields=["num_categories", "half_width"])
+@dataclasses.dataclass(frozen=True)
+class DiscreteSquareWave(_Binned):
+    """The square wave on bins: values are bins 0 … K − 1, and reports are bins 0 … K + 2h − 1. A pytree, ε its leaf.
+
+    A value v reports each of the 2h + 1 bins from v to v + 2h with probability p = e^ε/((2h + 1)e^ε + K − 1), and each
+    of the other K − 1 bins with q = p·e^−ε. Report u stands for the place u − h, so places reach h bins beyond both
+    ends. A report depends on a number through its bin alone: estimates of the shares of bins assume nothing about the
+    places of numbers within their bins. `SquareWave` is the continuous mechanism; h = ⌊b·K⌋ with its half-width b.
+
+    `rrjax.secure.client("square-wave", …)` draws the same reports for real collections, and `rrjax randomize
+    --mechanism square-wave` writes them to files.
+
+    Args:
+        num_categories: K, the number of bins, at least 2.
+        epsilon: Scalar, nats, positive; a float or a traced array.
+        half_width: h, an integer from 0; None chooses by K and ε.
+
+    Example:
+        >>> import jax, rrjax
+        >>> mechanism = rrjax.mechanisms.DiscreteSquareWave(num_categories=8, epsilon=1.0)
+        >>> mechanism.half_width, mechanism.num_reports, mechanism.channel().matrix.shape
+        (2, 12, (8, 12))
+        >>> print(f"{mechanism.channel().epsilon:.4f}")
+        1.0000
+
+    References:
+        Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li, "Estimating numerical distributions under local differential
+        privacy", SIGMOD 2020, §5.4: arXiv:1912.01051.
+    """
+
+    name: ClassVar[str] = "square-wave"
+
+    half_width: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        chosen = half_width_of(self.half_width, self.num_categories, known_epsilon(self.epsilon))
+        object.__setattr__(self, "half_width", chosen)
+
+    @property
+    def note(self) -> str:
+        return f"half-width {self._half_width:,}"
+
+    @property
+    def num_reports(self) -> int:
+        """K + 2h, the number of kinds of reports."""
+        return self.num_categories + 2 * self._half_width
+
+    def channel(self) -> Channel:
+        """The probabilities of the reports for each bin, `[K, K + 2h]`."""
+        number, window = self.num_categories, 2 * self._half_width + 1
+        offset = np.arange(self.num_reports) - np.arange(number)[:, None]
+        near = (offset >= 0) & (offset < window)
+        known = known_epsilon(self.epsilon)
+        xp: Any = jnp if known is None else np
+        ratio = xp.exp(-(as_scalar(self.epsilon, float_dtype()) if known is None else known))
+        p = 1 / (window + (number - 1) * ratio)
+        matrix = xp.where(near, p, p * ratio)
+        return Channel(xp.where(ratio < 1, matrix, xp.nan) if known is None else matrix)
+
+    @property
+    def _half_width(self) -> int:
+        return settled(self.half_width, "half_width")
+
+
 @register(data_fields=["epsilon"], meta_fields=["num_categories", "num_reports"])
 @dataclasses.dataclass(frozen=True)
-class SquareWave(Mechanism):
+class SquareWave(OfEpsilon):
     """The square wave mechanism for numbers in [0, 1]. A pytree, ε its leaf.
 
     A report is a number in [−b, 1 + b], with density p within b of the value and q = p·e^−ε elsewhere. The window
@@ -144,11 +227,8 @@ class SquareWave(Mechanism):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
+        epsilon: Scalar, nats, positive; a float or a traced array.
         num_reports: M, an integer, at least 2; None is K.
-
-    Raises:
-        ValueError: K or M below 2, or ε a number that is not positive.
 
     Example:
         >>> import jax, rrjax
@@ -163,14 +243,10 @@ class SquareWave(Mechanism):
         privacy", SIGMOD 2020: arXiv:1912.01051.
     """
 
-    num_categories: int
-    epsilon: ArrayLike
     num_reports: int | None = None
 
     def __post_init__(self) -> None:
-        check_num_categories(self.num_categories)
-        object.__setattr__(self, "num_categories", int(self.num_categories))
-        check_epsilon(self.epsilon)
+        super().__post_init__()
         chosen = self.num_categories if self.num_reports is None else as_integer(self.num_reports, "num_reports", 2)
         object.__setattr__(self, "num_reports", chosen)
 
@@ -186,17 +262,16 @@ class SquareWave(Mechanism):
         return near / (near + 1)
 
     def channel(self) -> Channel:
-        """The probabilities of the M bins for the K bins of values, `[K, M]`.
+        """The probabilities of the M bins for the K bins of values, `[K, M]`, which deliver at most ε.
 
-        q·δ + (p − q)·(the mean overlap of the window of a value with the bin of reports), δ the width of that bin. The
-        channel delivers at most ε: averages of densities within e^ε of each other are within e^ε too.
+        q·δ + (p − q)·(the mean overlap of the window of a value with the bin of reports), δ the width of that bin.
         """
         if known_epsilon(self.epsilon) is None:
-            return Channel(_square_wave_matrix(jnp, self.reach, self.truth, self.num_categories, self._number()))
+            return Channel(_square_wave_matrix(jnp, self.reach, self.truth, self.num_categories, self._number))
         with jax.ensure_compile_time_eval():  # a known ε inside a traced function
             reach, truth = float(self.reach), float(self.truth)
         # In double precision, because an overlap is a difference of positions.
-        return Channel(_square_wave_matrix(np, reach, truth, self.num_categories, self._number()))
+        return Channel(_square_wave_matrix(np, reach, truth, self.num_categories, self._number))
 
     def chances(self, values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """P(start < report ≤ end | value), in double precision; starts and ends are edges of the M bins, from 0 to M.
@@ -204,7 +279,7 @@ class SquareWave(Mechanism):
         It rises with the value up to the middle of start and end, and falls beyond, by the same law. A known ε.
         """
         reach, truth = float(self.reach), float(self.truth)
-        low, high = (np.asarray(edge) * (1 + 2 * reach) / self._number() - reach for edge in (starts, ends))
+        low, high = (np.asarray(edge) * (1 + 2 * reach) / self._number - reach for edge in (starts, ends))
         window = max(reach, float(np.finfo(float).tiny))
         overlap = np.minimum(high, values + window) - np.maximum(low, values - window)
         part = np.clip(overlap / (2 * window), 0, 1)
@@ -213,27 +288,14 @@ class SquareWave(Mechanism):
     def randomize(self, key: Array, values: ArrayLike) -> Float[Array, "*s"]:
         """Randomized reports for simulations: within b of the value if a 64-bit draw is below 2bp, else elsewhere.
 
-        Args:
-            key: A typed key, `jax.random.key(seed)`.
-            values: Numbers in [0, 1], any shape.
-
-        Returns:
-            Reports, floats in [−b, 1 + b], the shape of `values`. Under tracing, NaN for a value outside [0, 1] or an
-            impossible ε.
-
-        Raises:
-            ValueError: Values that are not real numbers, or (not under tracing) outside [0, 1].
+        Values are numbers in [0, 1]; others raise `ValueError`. Reports are floats in [−b, 1 + b]; under tracing NaN
+        for another value or an impossible ε.
         """
         check_key(key)
-        values = _as_numbers(values, "values", 0.0, 1.0)
-        return _randomize_square_wave(self, key, values)
+        return _randomize_square_wave(self, key, _as_numbers(values, "values", 0.0, 1.0))
 
     def count(self, reports: ArrayLike) -> Int[Array, " M"]:
-        """The number of reports in each of the M bins of [−b, 1 + b], `[M]`.
-
-        Under tracing all −1 if a report is outside. Raises `ValueError` for reports that are not real numbers, or (not
-        under tracing) outside.
-        """
+        """The number of reports in each of the M bins of [−b, 1 + b], `[M]`; all −1 under tracing if one is outside."""
         return _count_bins(self, self._as_reports(reports))
 
     def mixture(self, reports: ArrayLike) -> Mixture:
@@ -258,9 +320,9 @@ class SquareWave(Mechanism):
         below = jnp.where(epsilon < 1, jnp.exp(-small) * exp_minus(small), 1 - (1 + epsilon) * jnp.exp(-epsilon))
         return exp_minus(-epsilon) / below
 
-    def _number(self):
-        assert self.num_reports is not None
-        return self.num_reports
+    @property
+    def _number(self) -> int:
+        return settled(self.num_reports, "num_reports")
 
 
 def _as_numbers(values, name, least, most):
@@ -325,7 +387,7 @@ def _randomize_square_wave(mechanism, key, values):
 @jax.jit
 def _bins(mechanism, reports):
     """The bin of each report, −1 outside."""
-    reach, number = mechanism.reach, mechanism._number()
+    reach, number = mechanism.reach, mechanism._number
     slack = 4 * jnp.finfo(reports.dtype).eps
     inside = (reports >= -reach - slack) & (reports <= 1 + reach + slack)
     place = jnp.clip(jnp.floor((reports + reach) / (1 + 2 * reach) * number), 0, number - 1).astype(jnp.int32)
@@ -335,5 +397,5 @@ def _bins(mechanism, reports):
 @jax.jit
 def _count_bins(mechanism, reports):
     place = _bins(mechanism, together(reports).ravel())
-    counts = jnp.bincount(jnp.maximum(place, 0), length=mechanism._number()).astype(int_dtype())
+    counts = jnp.bincount(jnp.maximum(place, 0), length=mechanism._number).astype(int_dtype())
     return jnp.where(jnp.all(place >= 0), counts, -1)

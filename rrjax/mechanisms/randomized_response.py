@@ -1,4 +1,4 @@
-"""K-ary randomized response: probabilities, channel, and the randomizer for simulations.
+"""K-ary randomized response.
 
 Each user holds one of K categories, and reports it with probability p = e^ε/(e^ε+K−1), any other one with probability
 q = 1/(e^ε+K−1) each. Equivalently, the value is kept with probability d = p − q; otherwise the report is drawn
@@ -26,8 +26,7 @@ from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import below
-from rrjax.mechanisms.mechanism import PureMechanism
-from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mechanisms.mechanism import PureMechanism, log_probability_of_block
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import register
 
@@ -51,10 +50,7 @@ class RandomizedResponse(PureMechanism):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
-
-    Raises:
-        ValueError: K < 2, or ε a number that is not positive.
+        epsilon: Scalar, nats, positive; a float or a traced array.
 
     Example:
         >>> import jax, rrjax
@@ -71,6 +67,7 @@ class RandomizedResponse(PureMechanism):
 
     name: ClassVar[str] = "randomized-response"
     names_one: ClassVar[bool] = True
+    same_size: ClassVar[bool] = True
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         return Rates(1, self.num_categories - 1, expm1(self.epsilon))
@@ -108,10 +105,7 @@ class RandomizedResponse(PureMechanism):
         return _delivered(self.expm1_epsilon, self.num_categories)
 
     def channel(self) -> Float[Array, "K K"]:
-        """The matrix of report probabilities, for checks and small K; rrjax does not use it.
-
-        Returns:
-            `[K, K]`, row = true category, column = report: p on the diagonal, q elsewhere. Rows sum to one.
+        """The matrix of report probabilities, for checks and small K: row = true category, column = report.
 
         Example:
             >>> import rrjax
@@ -123,7 +117,7 @@ class RandomizedResponse(PureMechanism):
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
         check_key(key)
         values = as_values(values, self.num_categories, "values")
-        reports = _randomize(key, values, self._keep(), self.num_categories)
+        reports = _randomize(key, values, _keep_threshold(self.expm1_epsilon, self.num_categories), self.num_categories)
         return jnp.where(self._delivers(), reports, -1)
 
     def _delivers(self) -> Bool[Array, ""]:
@@ -163,9 +157,6 @@ class RandomizedResponse(PureMechanism):
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         counts = simulate.randomized(key, as_true_counts(true_counts, self.num_categories), self.epsilon)
         return Tally(counts, jnp.sum(counts), rates=self.rates)
-
-    def _keep(self):
-        return _keep_threshold(self.expm1_epsilon, self.num_categories)
 
 
 def _negate(high, low):

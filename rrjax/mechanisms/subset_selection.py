@@ -23,8 +23,7 @@ from rrjax.data.mechanism_parameters import best_subset_size, subset_rates, subs
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
-from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, settled, tally_if
-from rrjax.mechanisms.rows import log_probability_of_block
+from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.simulate.sampling import Stream
@@ -45,12 +44,9 @@ class SubsetSelection(PureMechanism):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
+        epsilon: Scalar, nats, positive; a float or a traced array.
         subset_size: ω, from 1 to K − 1. None chooses the size of least error, near K/(e^ε+1). For a traced ε, rates and
             `collect` work with None, but reports need ω.
-
-    Raises:
-        ValueError: K < 2, ε a number that is not positive, or ω out of range.
 
     Example:
         >>> import jax, rrjax
@@ -71,6 +67,7 @@ class SubsetSelection(PureMechanism):
     """
 
     name: ClassVar[str] = "subset-selection"
+    same_size: ClassVar[bool] = True
     subset_size: int | None = None
 
     def __post_init__(self) -> None:
@@ -80,25 +77,28 @@ class SubsetSelection(PureMechanism):
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         e1 = expm1(self.epsilon)
-        size = self._size(e1)
-        return subset_rates(self.num_categories, size, e1)
+        return subset_rates(self.num_categories, self._size(e1), e1)
+
+    @property
+    def _settled(self) -> int:
+        return settled(self.subset_size, "subset_size")
 
     @property
     def bits(self) -> float:
-        number, size = self.num_categories, settled(self.subset_size, "subset_size")
+        number, size = self.num_categories, self._settled
         return (math.lgamma(number + 1) - math.lgamma(size + 1) - math.lgamma(number - size + 1)) / math.log(2)
 
     @property
     def note(self) -> str:
-        return f"subsets of {settled(self.subset_size, 'subset_size'):,}"
+        return f"subsets of {self._settled:,}"
 
     def server_operations(self, num_users: float) -> float:
-        return num_users * settled(self.subset_size, "subset_size") + self.num_categories
+        return num_users * self._settled + self.num_categories
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s w"]:
         check_key(key)
         values = as_values(values, self.num_categories, "values")
-        return _randomize(self, key, together(values), settled(self.subset_size, "subset_size"))
+        return _randomize(self, key, together(values), self._settled)
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         return _members(self._checked(reports), self.num_categories)
@@ -110,7 +110,7 @@ class SubsetSelection(PureMechanism):
 
     def log_probability(self, reports: Array) -> Float[Array, ""]:
         del reports
-        number, size = self.num_categories, settled(self.subset_size, "subset_size")
+        number, size = self.num_categories, self._settled
         holding = math.lgamma(number) - math.lgamma(size) - math.lgamma(number - size + 1)
         return log_probability_of_block(self.epsilon, number / size, holding)
 
@@ -131,9 +131,7 @@ class SubsetSelection(PureMechanism):
 
     def simulated(self, key: Array, values: Int[Array, " N"]) -> Bool[Array, "N K"]:
         wanted, member = _steps(self, key, values, self._size(self.expm1_epsilon))
-        categories = jnp.arange(self.num_categories, dtype=jnp.int32)
-        _, there = lax.scan(member, wanted, categories)
-        return there.T
+        return lax.scan(member, wanted, jnp.arange(self.num_categories, dtype=jnp.int32))[1].T
 
     def _size(self, e1):
         """ω: the given one, or the best for e^ε − 1, which may be traced."""
@@ -142,7 +140,7 @@ class SubsetSelection(PureMechanism):
         return best_subset_size(self.num_categories, e1, jnp if isinstance(e1, jax.Array) else np)
 
     def _checked(self, reports):
-        size = settled(self.subset_size, "subset_size")
+        size = self._settled
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         reports = check_integers(reports, self.num_categories, "reports")
         if reports.ndim == 0 or reports.shape[-1] != size:

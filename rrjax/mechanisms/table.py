@@ -45,32 +45,32 @@ TABLE: dict[str, Entry] = {
     "optimized-local-hashing": Entry("local_hashing", "LocalHashing", "hashes", ("olh",)),
     "subset-selection": Entry("subset_selection", "SubsetSelection", "bits", ("ss",)),
     "hadamard-response": Entry("columns", "HadamardResponse", "numbers", ("hr",)),
-    "projective-geometry-response": Entry("projective_geometry_response", "ProjectiveGeometry", "numbers", ("pgr",)),
-    "square-wave": Entry("discrete_square_wave", "DiscreteSquareWave", "numbers", ("sw",), ordered=True),
+    "projective-geometry-response": Entry("columns", "ProjectiveGeometry", "numbers", ("pgr",)),
+    "square-wave": Entry("ordered", "DiscreteSquareWave", "numbers", ("sw",), ordered=True),
     "geometric": Entry("ordered", "Geometric", "labels", ordered=True),
-    "warner": Entry("surveys.yes_or_no", "Warner", "labels", ("mirrored-question",), ("truth_probability",)),
+    "warner": Entry("surveys.one_sample", "Warner", "labels", ("mirrored-question",), ("truth_probability",)),
     "forced-response": Entry(
-        "surveys.replacing", "ForcedResponse", "labels", (), ("truth", "forced"), vectors=("forced",)
+        "surveys.one_sample", "ForcedResponse", "labels", (), ("truth", "forced"), vectors=("forced",)
     ),
     "unrelated-question": Entry(
-        "surveys.replacing", "UnrelatedQuestion", "labels", (), ("truth", "unrelated"), vectors=("unrelated",)
+        "surveys.one_sample", "UnrelatedQuestion", "labels", (), ("truth", "unrelated"), vectors=("unrelated",)
     ),
-    "negative-question": Entry("surveys.negative_question", "NegativeQuestion", "labels", (), ("own",)),
-    "crosswise": Entry("surveys.yes_or_no", "Crosswise", "labels", (), ("innocuous",)),
-    "triangular": Entry("surveys.yes_or_no", "Triangular", "labels", (), ("innocuous",)),
-    "kuk": Entry("surveys.yes_or_no", "Kuk", "labels", (), ("have", "lack")),
-    "mangat": Entry("surveys.yes_or_no", "Mangat", "labels", (), ("truth",)),
+    "negative-question": Entry("surveys.one_sample", "NegativeQuestion", "labels", (), ("own",)),
+    "crosswise": Entry("surveys.one_sample", "Crosswise", "labels", (), ("innocuous",)),
+    "triangular": Entry("surveys.one_sample", "Triangular", "labels", (), ("innocuous",)),
+    "kuk": Entry("surveys.one_sample", "Kuk", "labels", (), ("have", "lack")),
+    "mangat": Entry("surveys.one_sample", "Mangat", "labels", (), ("truth",)),
     "cheating-detection": Entry(
-        "surveys.compliance", "CheatingDetection", None, (), ("forced",), 2, vectors=("forced",)
+        "surveys.two_samples", "CheatingDetection", None, (), ("forced",), 2, vectors=("forced",)
     ),
     "stochastic-lie-detector": Entry(
-        "surveys.compliance", "StochasticLieDetector", None, (), ("truth",), 2, vectors=("truth",)
+        "surveys.two_samples", "StochasticLieDetector", None, (), ("truth",), 2, vectors=("truth",)
     ),
     "anchored-crosswise": Entry(
-        "surveys.compliance", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
+        "surveys.two_samples", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
     ),
     "self-protection": Entry(
-        "surveys.compliance", "SelfProtection", None, (), ("truth", "forced"), 2, vectors=("truth",)
+        "surveys.two_samples", "SelfProtection", None, (), ("truth", "forced"), 2, vectors=("truth",)
     ),
     "unrelated-question-two-samples": Entry(
         "surveys.two_samples", "UnrelatedQuestionTwoSamples", None, (), ("truth",), 2, vectors=("truth",)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -21,8 +22,7 @@ from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
-from rrjax.mechanisms.mechanism import CELLS, PureMechanism
-from rrjax.mechanisms.rows import LogRows
+from rrjax.mechanisms.mechanism import CELLS, LogRows, PureMechanism, tally_if
 from rrjax.numerics.pytrees import register
 from rrjax.simulate.sampling import Stream, binomial
 
@@ -31,12 +31,14 @@ from rrjax.simulate.sampling import Stream, binomial
 class UnaryEncoding(PureMechanism):
     """A mechanism whose reports are K independent bits, set with the probabilities of its `weights`."""
 
+    independent: ClassVar[bool] = True
+
     @property
     def bits(self) -> float:
         return self.num_categories
 
     def randomize(self, key: Array, values: ArrayLike) -> Bool[Array, "*s K"]:
-        """As `PureMechanism.randomize`: reports are booleans, the shape of `values` and a last axis of K.
+        """As `PureMechanism.randomize`: booleans, a last axis of K.
 
         One 64-bit draw for each bit is compared with p·2⁶⁴ rounded down or q·2⁶⁴ rounded up. Rounding weakens ε by no
         more than the rounding of the dtype. Every row of bits is a report, so no row can mark an error under tracing:
@@ -83,10 +85,7 @@ class SymmetricUnaryEncoding(UnaryEncoding):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
-
-    Raises:
-        ValueError: K < 2, or ε a number that is not positive.
+        epsilon: Scalar, nats, positive; a float or a traced array.
 
     Example:
         >>> import jax, rrjax
@@ -124,10 +123,7 @@ class OptimizedUnaryEncoding(UnaryEncoding):
 
     Args:
         num_categories: K, an integer, at least 2.
-        epsilon: Scalar, nats; a float or a traced array.
-
-    Raises:
-        ValueError: K < 2, or ε a number that is not positive.
+        epsilon: Scalar, nats, positive; a float or a traced array.
 
     Example:
         >>> import jax, rrjax
@@ -159,11 +155,7 @@ class OptimizedUnaryEncoding(UnaryEncoding):
 
 
 def as_bits(bits: ArrayLike, num_bits: int, name: str = "reports") -> Bool[Array, "*s K"]:
-    """An array of bits, checked.
-
-    Raises:
-        ValueError: Another shape or dtype, or (not under tracing) numbers other than 0 and 1.
-    """
+    """An array of bits; refuses another shape or dtype, or (not under tracing) numbers other than 0 and 1."""
     bits = bits if isinstance(bits, jax.Array) else np.asarray(bits)
     if bits.shape[-1:] != (num_bits,):
         raise ArgumentError.about(name, f"must have shape [N, {num_bits}], a row of bits each; got {bits.shape}")
@@ -186,10 +178,9 @@ def independent(key: Array, true_counts: Array, rates: Rates) -> Tally:
     """The tally of a collection with independent support counts: Binomial(n_i, p) + Binomial(N − n_i, q) each."""
     seen = survey(true_counts)
     usable = seen.drawable & (rates.truth > 0)
-    held = jnp.where(usable, true_counts, 0).astype(jnp.int32)
-    number = jnp.where(usable, seen.total, 0).astype(jnp.int32)
-    support = jnp.where(usable, sum_of_bits(key, held, number, rates, usable), -1).astype(true_counts.dtype)
-    return Tally(support, jnp.where(usable, number, -1).astype(true_counts.dtype), rates=rates)
+    held, number = (jnp.where(usable, x, 0).astype(jnp.int32) for x in (true_counts, seen.total))
+    support = sum_of_bits(key, held, number, rates, usable)
+    return tally_if(usable, support.astype(true_counts.dtype), number.astype(true_counts.dtype), rates)
 
 
 def sum_of_bits(
@@ -217,6 +208,7 @@ def _randomize(key, values, rates, num_categories):
     return reports.reshape(*values.shape, num_categories)
 
 
+@partial(jax.jit, static_argnums=5)
 def _bits(key, values, own, other, usable, num_categories):
     users = jnp.arange(values.shape[0], dtype=jnp.uint32)[:, None]
     # Words from a counter fuse with the comparison; `jax.random.bits` takes ten times as long.
@@ -226,6 +218,3 @@ def _bits(key, values, own, other, usable, num_categories):
     set_ = below(words, bound)
     inside = ((values >= 0) & (values < num_categories))[:, None]
     return jnp.where(usable, set_ | ~inside, False)
-
-
-_bits = jax.jit(_bits, static_argnums=5)

@@ -33,13 +33,10 @@ from rrjax.mechanisms import (
     SupportMechanism,
     TwoSamples,
 )
-from rrjax.mechanisms.surveys.design import YesOrNo
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE
-from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
 from rrjax.reports.reports import Reports, checked
-from rrjax.reports.vector_parameters import in_order
-from rrjax.reports.yes_or_no import with_yes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -155,8 +152,7 @@ def kind_of(
     named: str = "",
 ) -> Any:
     """The reports in files, of the kind that their metadata tell; arguments and errors as of `read_source`."""
-    from rrjax.reports.groups import Groups, groups_of
-    from rrjax.reports.rounds import Rounds, several_rounds
+    from rrjax.reports.parts import Groups, Rounds, groups_of, several_rounds
 
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)
@@ -487,7 +483,7 @@ def _fitting(design, domain):
     """A design that was made by the caller; refused where its answers, or its yes, are not those of the domain."""
     _check_sizes(domain.num_categories, "answers in the domain", mechanism=design.num_categories)
     place = domain.place_of_yes
-    if isinstance(design, YesOrNo) and not design.symmetric and place not in (None, design.yes_category):
+    if not design.symmetric and None not in (place, design.yes_category) and place != design.yes_category:
         answers = domain.labels()
         problem = (
             f"takes {answers[design.yes_category]!r} for the yes, and the domain says {answers[place]!r}: make it with "

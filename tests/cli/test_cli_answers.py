@@ -17,7 +17,7 @@ from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.tallies import mechanism_of
 from rrjax.mechanisms import DESIGNS, TWO_SAMPLES, Kuk, Mangat, UnrelatedQuestion
 from rrjax.mechanisms.table import TABLE
-from rrjax.reports.yes_or_no import known_yes
+from rrjax.reports.parameters import known_yes
 
 pytestmark = pytest.mark.once
 COUNTED = ("--column", "answer", "--counts", "n", "--json")

@@ -20,7 +20,7 @@ from rrjax.inference.distribution_tests import lack_of_fit
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.reports import testing
-from rrjax.reports.least_p_values import least_of_any, least_of_one, least_of_shuffles
+from rrjax.reports.testing import least_of_any, least_of_one, least_of_shuffles
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

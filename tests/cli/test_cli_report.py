@@ -15,7 +15,7 @@ from rrjax import inference, io
 from rrjax.io.domain import Domain
 from rrjax.io.read import CountedReports
 from rrjax.reports import form
-from rrjax.reports.pages.column import fit_of
+from rrjax.reports.pages.kinds import fit_of
 from rrjax.reports.reports import Reports
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision

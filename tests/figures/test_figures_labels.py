@@ -132,8 +132,6 @@ def test_the_figures_of_many_values_are_a_few_and_say_so():
     found = drawings.of_study(dataset)[:6]
     assert [drawing.name for drawing in found][::5] == ["overview-mse-1-a-0-b", "overview-mse-6-a-7-b"]
     assert "One figure for each of 6 of 8 populations; the dataset has all." in found[0].caption
-    with refused("zipf", value=1.3):
-        figures.overview(study(), "mse", zipf=1.3)
 
 
 def note_of(figure):

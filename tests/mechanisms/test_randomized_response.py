@@ -16,7 +16,7 @@ from refusals import refused
 
 import rrjax
 from rrjax import secure
-from rrjax.mechanisms.randomized_response import RandomizedResponse, _remainder, _words
+from rrjax.mechanisms.randomized_response import RandomizedResponse, _keep_threshold, _remainder, _words
 
 BIG = 1_423_000
 SIGMAS = 5  # of a normal: about 6e-7, and the keys are fixed
@@ -51,7 +51,7 @@ def test_the_channel_is_that_of_both_readings(epsilon):
 
 
 def threshold(mechanism):
-    high, low = mechanism._keep()
+    high, low = _keep_threshold(mechanism.expm1_epsilon, mechanism.num_categories)
     return int(high) * 2**32 + int(low)
 
 

@@ -1,6 +1,7 @@
 """Survey designs: their laws by enumeration, their estimates by exact rationals, solvers and simulation."""
 
 from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from rrjax.mechanisms import (
     UnrelatedQuestion,
     Warner,
 )
+from rrjax.models import rr_loss
 from rrjax.numerics.sums import expm1_epsilon
 
 E1 = np.expm1(1.0)
@@ -40,6 +42,7 @@ DESIGNS = {
     "unforced": (ForcedResponse(0.5, [0.7, 0.3, 0.0]), 0.5 * EYE + 0.5 * np.array([0.7, 0.3, 0.0])),
     "warner": (Warner(0.8), np.array([[0.8, 0.2], [0.2, 0.8]])),
     "warner-exchanged": (Warner(0.3), np.array([[0.3, 0.7], [0.7, 0.3]])),
+    "warner-rare": (Warner(0.01), np.array([[0.01, 0.99], [0.99, 0.01]])),
     "not-yours": (NegativeQuestion(3), (1 - EYE) / 2),
     "seldom-yours": (NegativeQuestion(3, 0.1), 0.1 * EYE + 0.45 * (1 - EYE)),
     "crosswise": (Crosswise(0.15), np.array([[0.15, 0.85], [0.85, 0.15]])),
@@ -244,6 +247,31 @@ def test_the_maximum_is_that_of_solvers(name):
         assert reached == pytest.approx(loss(theta), abs=1e-6)
 
 
+@pytest.mark.parametrize("truth", [0.7, 0.3, 0.01])
+def test_warner_is_randomized_response_or_its_exchange(truth):
+    mechanism, reports = Warner(truth), np.repeat([0, 1], [600, 400])
+    assert float(mechanism.epsilon) == pytest.approx(abs(np.log(truth / (1 - truth))), rel=4 * ULP)
+    tally = mechanism.tally(reports)
+    # That of randomized response with the same ε, with answers exchanged below ½.
+    response = rrjax.RandomizedResponse(2, mechanism.epsilon)
+    same = response.tally(reports if truth > 0.5 else 1 - reports)
+    np.testing.assert_allclose(rrjax.inv(tally), rrjax.inv(same), atol=20 * ULP)
+    np.testing.assert_allclose(
+        rrjax.mle(mechanism.mixture(reports)), rrjax.mle_star(same.support, response.epsilon), atol=1e-5
+    )
+    logits = jnp.log(jnp.asarray([[0.3, 0.7], [0.6, 0.4]], FLOAT))
+    wanted = [-np.log(share * truth + (1 - share) * (1 - truth)) for share in (0.3, 0.4)]
+    np.testing.assert_allclose(rr_loss(logits, [0, 1], mechanism), wanted, rtol=8 * ULP)
+
+
+def test_a_traced_probability_of_warner():
+    reports = np.asarray([0, 0, 1])
+    estimate = jax.jit(lambda mechanism: rrjax.inv(mechanism.tally(reports)))
+    np.testing.assert_allclose(estimate(Warner(0.3)), rrjax.inv(Warner(0.3).tally(reports)), atol=8 * ULP)
+    swept = jax.vmap(lambda p: Warner(p).epsilon)(jnp.asarray([0.3, 0.5, 0.7, 1.0], FLOAT))
+    np.testing.assert_array_equal(np.isnan(swept), [False, True, False, True])
+
+
 def test_warner_is_the_clipped_inversion_either_way():
     for counts in ([380, 620], [100, 900], [0, 7], [500, 500]):
         for truth in (0.8, 0.55):
@@ -376,6 +404,8 @@ def test_traced_designs_that_are_none_give_nan_and_no_reports(make, values):
 
 
 def test_traced_values_outside_the_domain_are_marked():
+    run = jax.jit(lambda reports: rrjax.inv(Warner(0.3).tally(reports)))
+    assert np.isnan(run(jnp.array([0, 1, 2]))).all()
     for name in ("forced", "not-yours", "non-compliance"):
         run = jax.jit(lambda values, design=DESIGNS[name][0]: design.randomize(jax.random.key(0), values))
         assert run(jnp.array([-1, 0, 3])).tolist()[::2] == [-1, -1]
@@ -392,8 +422,8 @@ def test_traced_values_outside_the_domain_are_marked():
         (lambda: ForcedResponse(0.5, ["a", "b"]), "forced"),
         (lambda: UnrelatedQuestion(0.0, [0.5, 0.5]), "truth"),
         (lambda: UnrelatedQuestion(0.5, [0.2, 0.2]), "unrelated"),
-        (lambda: Warner(0.5), "truth_probability"),
-        (lambda: Warner(0.0), "truth_probability"),
+        *[(partial(Warner, truth), "truth_probability") for truth in (0, 0.0, 1, 0.5, -0.2, np.nan)],
+        (lambda: Warner(0.3).tally([0, 1, 2]), "reports"),
         (lambda: Warner(np.array([0.3, 0.4])).affine, "parameters"),
         (lambda: NegativeQuestion(3, 0.4), "own"),
         (lambda: NegativeQuestion(1), "num_categories"),

@@ -27,8 +27,7 @@ from rrjax.mechanisms.longitudinal.protocol import (
     kinds,
     mixture_of_rows,
 )
-from rrjax.mechanisms.mechanism import PureMechanism, numbers_if
-from rrjax.mechanisms.rows import LogRows, log_gain
+from rrjax.mechanisms.mechanism import LogRows, PureMechanism, log_gain, numbers_if
 from rrjax.mechanisms.unary import SymmetricUnaryEncoding
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import expm1_epsilon

@@ -1,10 +1,10 @@
-"""The base classes of survey designs, for any number of answers and for yes and no."""
+"""The base classes of survey designs, for any number of answers and for yes and no, and checks of their parameters."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -15,6 +15,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax import simulate
 from rrjax.data.arguments import (
+    as_array,
     as_counts_of,
     as_distribution,
     as_true_counts,
@@ -23,6 +24,7 @@ from rrjax.data.arguments import (
     float_dtype,
     float_of,
     int_dtype,
+    is_real,
     survey,
 )
 from rrjax.data.errors import ArgumentError
@@ -31,12 +33,13 @@ from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.draws import below, threshold
-from rrjax.mechanisms.mechanism import SupportMechanism, numbers_if, tally_if
-from rrjax.mechanisms.rows import LogRows
-from rrjax.mechanisms.surveys.checks import check_scalar, together
+from rrjax.mechanisms.mechanism import LogRows, SupportMechanism, numbers_if, tally_if
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
 from rrjax.simulate.sampling import Stream, binomial, multinomial
+
+SUM_TOLERANCE = 1e-6
+"""Allowed distance of the sum of known probabilities from one."""
 
 
 @exportable
@@ -52,6 +55,11 @@ class Affine(NamedTuple):
     always: Any
     truth: Any
 
+    @property
+    def library(self) -> Any:
+        """NumPy if the law is known on the host, else `jax.numpy`."""
+        return jnp if isinstance(self.truth, jax.Array) else np
+
     def astype(self, dtype: Any) -> Affine:
         """The law as JAX arrays of a floating dtype."""
         return Affine(jnp.asarray(self.always).astype(dtype), jnp.asarray(self.truth).astype(dtype))
@@ -59,24 +67,35 @@ class Affine(NamedTuple):
     @property
     def least(self) -> Any:
         """`[K]`, the smaller probability of each report: of users without its category, or with it if d < 0."""
-        library = jnp if isinstance(self.truth, jax.Array) else np
-        return library.maximum(self.always + library.minimum(self.truth, 0), 0)
+        return self.library.maximum(self.always + self.library.minimum(self.truth, 0), 0)
 
     @property
     def most(self) -> Any:
         """`[K]`, the larger probability of each report."""
-        library = jnp if isinstance(self.truth, jax.Array) else np
-        return self.always + library.maximum(self.truth, 0)
+        return self.always + self.library.maximum(self.truth, 0)
 
 
 class Design(SupportMechanism):
     """A survey design: a frozen dataclass of probabilities that is a pytree. A subclass defines K and `affine`.
 
-    An answer names one category. If it names the own one less often than others (d < 0), it counts as support for all
-    the others.
+    Parameters outside their range raise `ValueError`; in JAX's arrays, which may be traced, they lead to NaN. An answer
+    names one category. If it names the own one less often than others (d < 0), it counts as support for all the others.
     """
 
     names_one: ClassVar[bool] = True
+    same_size: ClassVar[bool] = True
+    examples: ClassVar[Mapping[str, float]] = {}
+    """The parameters that are probabilities, and a usual value of each."""
+    closed: ClassVar[bool] = False
+    """Whether these may be 0 and 1."""
+    symmetric: ClassVar[bool] = False
+    """Whether the law is the same if yes and no are exchanged, both as answers and as categories."""
+    yes_category: int | None = None
+    """The category of the respondents with the sensitive attribute; None for other designs than of yes and no."""
+
+    def __post_init__(self) -> None:
+        for name, example in self.examples.items():
+            check_probability(getattr(self, name), name, example, closed=self.closed)
 
     @property
     def note(self) -> str:
@@ -100,36 +119,24 @@ class Design(SupportMechanism):
         log(1 + |d|/min least). Infinite if an answer can reveal a user.
         """
         law = self.affine
-        library = jnp if isinstance(law.truth, jax.Array) else np
         with np.errstate(divide="ignore"):
-            delivered = library.log1p(abs(law.truth) / library.min(law.least))
+            delivered = law.library.log1p(abs(law.truth) / law.library.min(law.least))
         return jnp.asarray(delivered).astype(float_dtype())
 
     def weights(self, expm1: Callable[[Any], Any]) -> Rates:
         """The rates by category, `[K]`: a report supports the one that it names or, if d < 0, all others."""
         law = self.affine
-        library = jnp if isinstance(law.truth, jax.Array) else np
-        q = library.where(law.truth < 0, 1 - law.always, law.always)
-        return Rates(q, library.maximum(1 - q - abs(law.truth), 0), abs(law.truth) + 0 * q)
+        q = law.library.where(law.truth < 0, 1 - law.always, law.always)
+        return Rates(q, law.library.maximum(1 - q - abs(law.truth), 0), abs(law.truth) + 0 * q)
 
     def channel(self) -> Float[Array, "K K"]:
         """The probabilities of all answers, row = value, column = answer."""
         law = self.affine
-        library = jnp if isinstance(law.truth, jax.Array) else np
-        return library.maximum(law.always + law.truth * library.eye(self.num_categories, dtype=law.always.dtype), 0)
+        own = law.library.eye(self.num_categories, dtype=law.always.dtype)
+        return law.library.maximum(law.always + law.truth * own, 0)
 
     def probabilities(self, theta: ArrayLike) -> Float[Array, " K"]:
-        """The probabilities of the reports of a user drawn from θ: a_j + d·θ_j.
-
-        Args:
-            theta: `[K]`, a distribution.
-
-        Returns:
-            `[K]`.
-
-        Raises:
-            ValueError: A wrong shape.
-        """
+        """The probabilities `[K]` of the reports of a user drawn from θ, `[K]`: a_j + d·θ_j."""
         theta = as_distribution(theta, self.num_categories)
         always, truth = self.affine.astype(theta.dtype)
         return always + truth * theta
@@ -156,16 +163,10 @@ class Design(SupportMechanism):
         return self.mixture_of_counts(count(reports, self.num_categories))
 
     def tally_of_counts(self, counts: ArrayLike) -> Tally:
-        """The tally of counted answers; its rates differ by category.
+        """The tally of counted answers, `[K]` integers; its rates differ by category.
 
-        Args:
-            counts: `[K]`, integers, the answers per category.
-
-        Returns:
-            `Tally`. NaN estimates for unusable counts and for an impossible traced design.
-
-        Raises:
-            ValueError: A wrong shape or dtype, or other than the design's K categories.
+        Estimates are NaN for unusable counts and for an impossible traced design. Raises `ValueError` for a wrong shape
+        or dtype.
 
         Example:
             >>> import rrjax
@@ -182,28 +183,17 @@ class Design(SupportMechanism):
         return tally_if(seen.usable & ~jnp.isnan(truth), support, seen.total, self.rates)
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
-        """The likelihood of counted answers, for `mle`, `nll`, `certificate`, `standard_errors`.
+        """The likelihood of counted answers, `[K]` integers or floats, for `mle`, `nll`, `certificate` and others.
 
-        Args:
-            counts: `[K]`, integers or floats, the answers per category.
-
-        Returns:
-            `Mixture`, one row for each category: a_j, and d for the named one; for d < 0 a_j − |d|, and |d| for the
-            others.
-
-        Raises:
-            ValueError: A wrong shape or dtype, other than the design's K categories, or (not under tracing) unusable
-                counts.
+        One row for each category: a_j, and d for the named one; for d < 0 a_j − |d|, and |d| for the others. Raises
+        `ValueError` for a wrong shape or dtype, or (not under tracing) unusable counts.
 
         Example:
             >>> import rrjax
             >>> design = rrjax.mechanisms.ForcedResponse(truth=0.6, forced=[0.5, 0.3, 0.2])
             >>> mixture = design.mixture_of_counts([500, 430, 70])
-            >>> theta = rrjax.mle(mixture)
-            >>> [round(t, 2) for t in theta.tolist()]
+            >>> [round(t, 2) for t in rrjax.mle(mixture).tolist()]
             [0.49, 0.51, 0.0]
-            >>> bool(rrjax.certificate(theta, mixture).gap < 1e-4)
-            True
         """
         counts = as_counts_of(counts, self.num_categories, "category of the design")
         law, dtype = self.affine, float_of(counts)
@@ -214,28 +204,29 @@ class Design(SupportMechanism):
         return Mixture(counts, least, Scaling(most, size, others if self.denies else None))
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        reports = as_values(reports, self.num_categories, "reports")
-        inside = (reports >= 0) & (reports < self.num_categories)
-        law, named = self.affine, jnp.where(inside, reports, 0)
-        most, least = (jnp.asarray(x).astype(float_dtype())[named] for x in (law.most, law.least))
+        reports, named, inside = self._named(reports)
+        law, place = self.affine, jnp.where(inside, reports, 0)
+        most, least = (jnp.asarray(x).astype(float_dtype())[place] for x in (law.most, law.least))
         truth = jnp.asarray(law.truth).astype(float_dtype())
-        own = jnp.arange(self.num_categories, dtype=named.dtype) == named[..., None]
         lifted = jnp.log(jnp.abs(truth) / most)[..., None]
-        rows = LogRows(jnp.log(most), jnp.log(least / most), jnp.where(own == (truth > 0), lifted, -jnp.inf))
+        rows = LogRows(jnp.log(most), jnp.log(least / most), jnp.where(named == (truth > 0), lifted, -jnp.inf))
         return rows.where(inside & ~jnp.isnan(truth), jnp.nan)
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
-        reports = as_values(reports, self.num_categories, "reports")
-        named = jnp.arange(self.num_categories, dtype=reports.dtype) == reports[..., None]
+        _, named, _ = self._named(reports)
         return jnp.where(jnp.asarray(self.affine.truth) < 0, ~named, named)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        reports = as_values(reports, self.num_categories, "reports")
+        _, named, inside = self._named(reports)
         always, truth = self.affine.astype(float_dtype())
-        inside = (reports >= 0) & (reports < self.num_categories)
-        named = jnp.arange(self.num_categories, dtype=reports.dtype) == reports[..., None]
         vectors = (named.astype(always.dtype) - always) / truth
         return jnp.where(inside[..., None], vectors, jnp.nan)
+
+    def _named(self, reports):
+        """The reports, the category that each names `[*s, K]`, and which are reports."""
+        reports = as_values(reports, self.num_categories, "reports")
+        named = jnp.arange(self.num_categories, dtype=reports.dtype) == reports[..., None]
+        return reports, named, (reports >= 0) & (reports < self.num_categories)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         check_key(key)
@@ -267,21 +258,16 @@ def _collected(key, true_counts, always, truth, denies):
 
 @dataclasses.dataclass(frozen=True)
 class YesOrNo(Design):
-    """A design of two answers, yes and no: the respondents of the category of yes have the sensitive attribute.
-
-    Attributes:
-        yes_category: 0 or 1, the category of yes. Static.
-    """
+    """A design of two answers, yes and no: the respondents of `yes_category`, 0 or 1, have the sensitive attribute."""
 
     denies: ClassVar[bool] = True
-    symmetric: ClassVar[bool] = False
-    """Whether the law is the same if yes and no are exchanged, both as answers and as categories."""
 
-    yes_category: int = dataclasses.field(default=0, kw_only=True)
+    yes_category: int = dataclasses.field(default=0, kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __post_init__(self) -> None:
         if self.yes_category not in (0, 1):
             raise ArgumentError.about("yes_category", f"must be 0 or 1, got {self.yes_category}")
+        super().__post_init__()
 
     @property
     @abc.abstractmethod
@@ -314,11 +300,7 @@ class YesOrNo(Design):
 
 
 def mixed(truth: Any, otherwise: Any, names: tuple[str, str]) -> Affine:
-    """The law of a report: the value with probability `truth`, else a draw from a known distribution.
-
-    Raises:
-        ValueError: The probability is not a scalar, or the distribution has another shape than `[K]`.
-    """
+    """The law of a report: the value with probability `truth`, else a draw from a known distribution `[K]`."""
     check_scalar(truth, names[0])
     if np.ndim(otherwise) != 1:
         raise ArgumentError(
@@ -337,3 +319,76 @@ def with_probability(key: Array, probability: Any, shape: tuple[int, ...]) -> Bo
     """Events of a probability, by 64 random bits each."""
     high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
     return below((high, low), threshold(jnp.asarray(probability).astype(float_dtype()), 0.0))
+
+
+def together(*values: Any) -> tuple[Any, ...]:
+    """Numbers ready for arithmetic: NumPy float64 if all are known on the host, else JAX arrays."""
+    if any(isinstance(value, jax.Array) for value in values):
+        return tuple(jnp.asarray(value).astype(float_dtype()) for value in values)
+    return tuple(np.asarray(value, np.float64) for value in values)
+
+
+def is_known(value: Any) -> bool:
+    """Whether a value is on the host. A JAX array may be traced; impossible values in it give NaN."""
+    return isinstance(value, int | float | np.number | np.ndarray)
+
+
+def check_real(value: Any, name: str) -> None:
+    """Raises `ValueError` unless a value is a real number, or an array of them (a batch, for `jax.vmap`)."""
+    if not (is_known(value) or isinstance(value, jax.Array)) or not is_real(as_array(value, name)):
+        raise ArgumentError(f"{name} must be a real number, or an array of them, got {value!r}", argument=name)
+
+
+def check_probability(value: Any, name: str, example: float, *, closed: bool = False) -> None:
+    """Raises `ValueError` unless a value is a real number, between 0 and 1 if it is known; `closed` allows both."""
+    check_real(value, name)
+    if not is_known(value) or np.ndim(value) > 0:  # a batch, for jax.vmap
+        return
+    inside = 0 <= float(value) <= 1 if closed else 0 < float(value) < 1
+    if not inside:
+        raise ArgumentError.about(name, f"must lie between 0 and 1, such as {example:g}, got {float(value):g}")
+
+
+def check_different(first: Any, second: Any, name: str, why: str) -> None:
+    """Raises `ValueError` if two known probabilities are equal, so that answers say nothing."""
+    known = is_known(first) and is_known(second) and np.ndim(first) == np.ndim(second) == 0
+    if known and float(first) == float(second):
+        raise ArgumentError(f"{name} must not be {float(first):g}{why}: answers say nothing then", argument=name)
+
+
+def strictly_inside(value: Any) -> Any:
+    """A probability; NaN in JAX's arrays unless it is strictly between 0 and 1."""
+    return jnp.where((value > 0) & (value < 1), value, jnp.nan) if isinstance(value, jax.Array) else value
+
+
+def check_scalar(value: Any, name: str) -> None:
+    """Raises `ValueError` for several numbers."""
+    if np.ndim(value) != 0:
+        raise ArgumentError(
+            f"{name} must be a scalar (use jax.vmap for several designs), got shape {np.shape(value)}", argument=name
+        )
+
+
+def as_known_distribution(value: Any, name: str) -> Any:
+    """A distribution over the categories, checked as far as its values are known."""
+    if isinstance(value, list | tuple):
+        value = as_array(value, name)
+    if not isinstance(value, np.ndarray | jax.Array):
+        raise ArgumentError(f"{name} must have shape [K], one probability a category, got {value!r}", argument=name)
+    if np.ndim(value) == 0 or (np.ndim(value) == 1 and len(value) < 2):
+        raise ArgumentError(
+            f"{name} must have shape [K] with K >= 2, one probability a category, got {np.shape(value)}", argument=name
+        )
+    if not is_real(value):
+        raise ArgumentError(f"{name} must be probabilities, got dtype {value.dtype}", argument=name)
+    if is_known(value) and value.ndim == 1:
+        entries = np.asarray(value, np.float64)
+        if not (entries >= 0).all():
+            raise ArgumentError.about(name, f"must be probabilities, none negative or NaN, got {entries.min():g}")
+        if not abs(entries.sum() - 1) <= SUM_TOLERANCE:
+            raise ArgumentError(
+                f"{name} must be probabilities that sum to one, got a sum of {entries.sum():.6g}: give the "
+                "distribution of the answers that are not truthful",
+                argument=name,
+            )
+    return value

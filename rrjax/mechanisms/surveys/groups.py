@@ -52,7 +52,6 @@ MAX_NEWTON_CATEGORIES = 512
 INNER_STEPS = 6
 """Number of Newton steps to θ_i(s), from θ_i at the last s; with two the certificates are the same."""
 
-
 Part = TypeVar("Part")
 
 __all__ = ["inv", "mixture", "mle"]
@@ -61,12 +60,7 @@ __all__ = ["inv", "mixture", "mle"]
 @register(data_fields=["scales"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Stacked:
-    """The linear map of G groups whose reports name one category each: multiples of I on top of each other.
-
-    Attributes:
-        scales: `[G]`, the multiples, not negative.
-        num_categories: K. Static.
-    """
+    """The linear map of G groups whose reports name one category each: multiples of I on top of each other."""
 
     scales: Float[Array, " G"]
     num_categories: int
@@ -77,11 +71,9 @@ class Stacked:
         return self.scales.shape[0] * self.num_categories, self.num_categories
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
-        """B·θ."""
         return (self.scales.astype(theta.dtype)[:, None] * theta).ravel()
 
     def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
-        """Bᵀ·w."""
         parts = self.scales.astype(weights.dtype)[:, None] * weights.reshape(-1, self.num_categories)
         return jax.vmap(accurate_sum, in_axes=1)(parts)
 
@@ -176,16 +168,14 @@ def mixture(counts: ArrayLike | Sequence[Mixture], epsilons: ArrayLike | None = 
     """The likelihood of groups of users who randomized differently, for `nll`, `score`, `certificate` and `ibu`.
 
     Args:
-        counts: `[G, K]`, integers or floats: the reports of each group per category. Or a list of G mixtures over the
-            same K categories.
-        epsilons: `[G]`, nats; not with mixtures.
+        counts: As of `mle`.
+        epsilons: As of `mle`.
 
     Returns:
         `Mixture`, a row for each category of each group: a = q_g and B = (p_g − q_g)·I; or the rows of all mixtures.
 
     Raises:
-        ValueError: Shapes that do not fit, K < 2, a wrong dtype, mixtures of different K, ε with mixtures, or (not
-            under tracing) invalid counts.
+        ValueError: As `mle`, or (not under tracing) invalid counts.
 
     Example:
         >>> import rrjax
@@ -314,16 +304,13 @@ def _solve(counts, epsilons, tol):
 
 def _pooled(tallies):
     size = tallies[0].support.shape[0]
-    found = [jnp.where(part.num_users > 0, closed_form.inv(part), 0) for part in tallies]  # NaN of an empty group
-    found = jnp.stack(found)
-    numbers, spreads = [], []
-    for part in tallies:
-        rates = part.rates.astype(found.dtype)
-        # Of users who are drawn, so with the variance of their values.
-        spread = rates.variance(1 / size) + (1 - 1 / size) / size
-        spreads.append(jnp.mean(jnp.broadcast_to(spread, (size,))))
-        numbers.append(jnp.asarray(part.num_users).astype(found.dtype))
-    weights = jnp.stack(numbers) * (jnp.min(jnp.stack(spreads)) / jnp.stack(spreads))
+    # The estimate of an empty group is NaN.
+    found = jnp.stack([jnp.where(part.num_users > 0, closed_form.inv(part), 0) for part in tallies])
+    numbers = jnp.stack([jnp.asarray(part.num_users).astype(found.dtype) for part in tallies])
+    # Of users who are drawn, so with the variance of their values.
+    spreads = [part.rates.astype(found.dtype).variance(1 / size) + (1 - 1 / size) / size for part in tallies]
+    spreads = jnp.stack([jnp.mean(jnp.broadcast_to(each, (size,))) for each in spreads])
+    weights = numbers * (jnp.min(spreads) / spreads)
     return matmul(weights / jnp.sum(weights), found)
 
 

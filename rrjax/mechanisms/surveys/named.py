@@ -84,11 +84,7 @@ def make_design(name: str, given: Mapping[str, Any], num_categories: int | None 
 
 
 def make_two_samples(name: str, given: Mapping[str, Any]) -> TwoSamples:
-    """A survey design of two samples, a key of `rrjax.mechanisms.TWO_SAMPLES`, from its name and parameters.
-
-    Raises:
-        ValueError: As `parameters_of`, or parameters that make no design or do not identify its shares.
-    """
+    """As `make_design`, for two samples; refuses parameters that do not identify the shares."""
     made = TWO_SAMPLES[name](**parameters_of(name, given))
     _ = made.yes  # which checks that both shares are identified
     return made
@@ -104,11 +100,7 @@ def _with_remainder(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_numbers(name: str, value: Any, several: bool) -> Any:
-    """A parameter as a float or, for several numbers, an array.
-
-    Raises:
-        ValueError: A value that is no such number, or not as many.
-    """
+    """A parameter as a float or, for several numbers, an array; refuses other values."""
     parts = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else [value]
     numbers = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Surveys of which an unknown share does not follow the rules: exact estimates, coverage, what identifies nothing."""
+"""Two unknown shares from two samples: exact estimates, coverage, sizes of tests, what identifies nothing."""
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,14 @@ from cases import FLOAT, X64
 from refusals import refused
 from scipy import optimize, special, stats
 
-from rrjax.inference import compliance
-from rrjax.mechanisms import AnchoredCrosswise, CheatingDetection, SelfProtection, StochasticLieDetector
+from rrjax.inference import compliance, unrelated_question
+from rrjax.mechanisms import (
+    AnchoredCrosswise,
+    CheatingDetection,
+    SelfProtection,
+    StochasticLieDetector,
+    UnrelatedQuestionTwoSamples,
+)
 
 DESIGNS = {
     "cheating": CheatingDetection([0.25, 0.75]),
@@ -93,7 +99,8 @@ def every_outcome(numbers, design, *fields):
     """Numbers of yes of all outcomes, fields of each estimate, and their chances as a function of those of a yes."""
     said = np.indices([number + 1 for number in numbers]).reshape(2, -1).T
     counts = np.stack([said, numbers - said], axis=-1).astype(np.int32)
-    found = jax.jit(jax.vmap(lambda counts: [getattr(compliance(counts, design), field) for field in fields]))(counts)
+    estimate = unrelated_question if isinstance(design, UnrelatedQuestionTwoSamples) else compliance
+    found = jax.jit(jax.vmap(lambda counts: [getattr(estimate(counts, design), field) for field in fields]))(counts)
     found = [np.asarray(each, float) for each in found]
     return said, found, lambda chance: np.prod(stats.binom.pmf(said, numbers, chance), axis=1)
 
@@ -209,31 +216,182 @@ def test_the_published_survey():
     assert float(same.standard_error) == pytest.approx(np.sqrt(slope @ spread @ slope), rel=1e-3)
 
 
+ASKED = np.array([0.7, 0.2])
+UNRELATED = UnrelatedQuestionTwoSamples(ASKED)
+INSIDE = [[260, 740], [340, 460]]
+OUTSIDE = [  # on each side of the square and at a corner
+    [[90, 910], [300, 700]],
+    [[300, 700], [40, 960]],
+    [[850, 150], [500, 500]],
+    [[600, 400], [950, 50]],
+    [[0, 50], [0, 60]],
+    [[50, 0], [60, 0]],
+    [[50, 0], [0, 50]],
+]
+
+
+def value_of_square(share, unrelated, counts):
+    chance = ASKED[:, None] * np.ravel(share) + (1 - ASKED[:, None]) * np.ravel(unrelated)
+    said, denied = np.asarray(counts, float).T
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(chance, 1e-300)), np.log(np.maximum(1 - chance, 1e-300))
+    return said @ logs[0] + denied @ logs[1]
+
+
+def test_inside_the_square_the_estimate_solves_both_equations():
+    found = unrelated_question(INSIDE, UNRELATED)
+    counts = np.asarray(INSIDE, float)
+    said, number = counts[:, 0] / counts.sum(1), counts.sum(1)
+    # Greenberg et al., equations for π and its variance.
+    share = (said[0] * (1 - ASKED[1]) - said[1] * (1 - ASKED[0])) / (ASKED[0] - ASKED[1])
+    unrelated = (said[1] * ASKED[0] - said[0] * ASKED[1]) / (ASKED[0] - ASKED[1])
+    spread = said * (1 - said) / number
+    error = np.sqrt((1 - ASKED[1]) ** 2 * spread[0] + (1 - ASKED[0]) ** 2 * spread[1]) / (ASKED[0] - ASKED[1])
+    other = np.sqrt(ASKED[1] ** 2 * spread[0] + ASKED[0] ** 2 * spread[1]) / (ASKED[0] - ASKED[1])
+    assert [float(each) for each in (found.share, found.unrelated)] == pytest.approx([share, unrelated], rel=1e-5)
+    assert [float(each) for each in (found.standard_error, found.unrelated_error)] == pytest.approx(
+        [error, other], rel=1e-5
+    )
+    assert found.share.dtype == FLOAT
+
+
+@pytest.mark.parametrize("counts", OUTSIDE)
+def test_outside_the_maximum_is_on_the_boundary(counts):
+    found = unrelated_question(counts, UNRELATED)
+    grid = np.linspace(0, 1, 1001)
+    values = value_of_square(*np.meshgrid(grid, grid), counts)
+    assert value_of_square(float(found.share), float(found.unrelated), counts)[0] >= values.max() - (
+        1e-6 if X64 else 1e-3
+    )
+    at = np.array([found.share, found.unrelated], float)
+    assert np.isclose(at, 0, atol=1e-6).any() or np.isclose(at, 1, atol=1e-6).any()
+    assert np.isnan(found.standard_error)
+    assert 0 <= found.lower <= found.share + 1e-6 <= found.upper + 2e-6 <= 1 + 2e-6
+
+
+@pytest.mark.parametrize("counts", [INSIDE, *OUTSIDE])
+def test_the_limits_are_those_of_the_profile_by_brute_force(counts):
+    found = unrelated_question(counts, UNRELATED, level=0.9)
+    top = value_of_square(float(found.share), float(found.unrelated), counts)[0]
+
+    def lost(share):
+        best = optimize.minimize_scalar(
+            lambda unrelated: -value_of_square(share, unrelated, counts)[0], bounds=(0, 1), method="bounded",
+            options={"xatol": 1e-10},
+        ).fun  # fmt: skip
+        return top + min(best, *(-value_of_square(share, end, counts)[0] for end in (0, 1)))
+
+    half = stats.chi2.ppf(0.9, 1) / 2
+    for limit, end in ((float(found.lower), 0), (float(found.upper), 1)):
+        if limit == end:
+            assert lost(end) <= half + (1e-6 if X64 else 0.01)
+        else:
+            assert lost(limit) == pytest.approx(half, abs=1e-5 if X64 else 0.01)
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.parametrize(("share", "unrelated"), [(0.2, 0.4), (0.02, 0.6), (0.0, 0.3)])
+def test_intervals_cover_and_the_estimate_is_unbiased(share, unrelated):
+    chance = ASKED * share + (1 - ASKED) * unrelated
+    said = np.random.default_rng(7).binomial(1500, chance, (2000, 2))
+    found = jax.jit(jax.vmap(lambda counts: unrelated_question(counts, UNRELATED)))(np.stack([said, 1500 - said], -1))
+    covered = np.mean((found.lower <= share) & (share <= found.upper))
+    assert covered >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / 2000)
+    if share == 0.2:  # elsewhere the boundary biases
+        assert covered <= 0.95 + 4 * np.sqrt(0.95 * 0.05 / 2000)
+        error = np.asarray(found.share, float) - share
+        assert abs(error.mean()) < 4 * error.std() / np.sqrt(2000)
+        assert np.mean(found.standard_error) == pytest.approx(error.std(), rel=0.08)
+
+
+@pytest.mark.parametrize("counts", OUTSIDE)
+def test_the_test_of_fit_compares_with_the_counted_shares(counts):
+    found = unrelated_question(counts, UNRELATED)
+    said, number = np.asarray(counts, float)[:, 0], np.asarray(counts, float).sum(1)
+    chance = ASKED * float(found.share) + (1 - ASKED) * float(found.unrelated)
+    best, here = (stats.binom.logpmf(said, number, each).sum() for each in (said / number, np.clip(chance, 0, 1)))
+    assert float(found.misfit) == pytest.approx(2 * (best - here), rel=1e-3, abs=1e-3)
+    # At a corner two shares are at their bounds, on a side one; counts are moved by half a report towards the law.
+    bounds = sum(min(each, 1 - each) < 1e-6 for each in (float(found.share), float(found.unrelated)))
+    chance = np.clip(chance, 1e-12, 1 - 1e-12)
+    moved = said + np.clip(number * chance - said, -0.5, 0.5)
+    terms = special.rel_entr(moved, number * chance) + special.rel_entr(number - moved, number * (1 - chance))
+    assert float(found.fit_p_value) == pytest.approx(stats.chi2.sf(2 * np.sum(terms), bounds), rel=1e-2)
+
+
+def test_inside_the_square_every_answer_fits():
+    found = unrelated_question(INSIDE, UNRELATED)
+    assert found.misfit == 0
+    assert found.fit_p_value == 1
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.parametrize("truth", [[0.7, 0.2], [0.9, 0.6]])
+def test_the_test_of_fit_has_its_exact_size(truth):
+    _, (p_values,), weights = every_outcome((60, 60), UnrelatedQuestionTwoSamples(truth), "fit_p_value")
+    for share, unrelated in [(x, y) for x in (0, 1) for y in (0, 0.03, 0.5, 1)] + [
+        (x, y) for x in (0.03, 0.5) for y in (0, 1)
+    ]:
+        chances = weights(np.array(truth) * share + (1 - np.array(truth)) * unrelated)
+        for level in (0.05, 0.01):
+            assert chances @ (p_values <= level) <= level
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_where_hardly_a_yes_is_expected_intervals_cover_less_as_the_docstring_says():
+    """By all outcomes: without any yes the upper limit is below a share of 5 % in a seventh of them."""
+    truth, numbers = [0.2, 0.95], np.array([40, 40])
+    said = np.indices(numbers + 1).reshape(2, -1).T
+    counts = np.stack([said, numbers - said], axis=-1).astype(np.int32)
+    design = UnrelatedQuestionTwoSamples(truth)
+    lower, upper = (
+        np.asarray(each, float)
+        for each in jax.jit(jax.vmap(lambda each: unrelated_question(each, design)[2:4]))(counts)
+    )
+    covered = (lower <= 0.05 + 1e-6) & (upper >= 0.05 - 1e-6)
+    chances = np.prod(stats.binom.pmf(said, numbers, 0.05 * np.array(truth)), axis=1)
+    assert chances[covered].sum() == pytest.approx(0.846, abs=1e-3)
+
+
 @pytest.mark.once
 def test_what_identifies_nothing_is_refused():
-    for make in (CheatingDetection, StochasticLieDetector, lambda truth: SelfProtection(truth, 0.5)):
-        for given in ([0.5, 0.5], [0.5], 0.5, [0.2, 1.2], [0.1, 0.2, 0.3], ["a", "b"]):
-            with refused():
+    whole = (CheatingDetection, StochasticLieDetector, UnrelatedQuestionTwoSamples)
+    for make in (*whole, lambda truth: SelfProtection(truth, 0.5)):
+        name = "forced" if make is CheatingDetection else "truth"
+        for given in (
+            [0.5, 0.5], [0.5], 0.5, [0.2, 1.2], [0.1, 0.2, 0.3], ["a", "b"], [0.0, 0.5], [0.5, 1.0], [0.5, np.nan],
+        ):  # fmt: skip
+            with refused(name):
                 make(given)
     for innocuous, anchor, share in ((0.5, 0.2, 0), (0.2, 0.5, 0), (0.2, 0.2, 1.5)):
         with refused():
             AnchoredCrosswise(innocuous, anchor, share)
     with refused("parameters"):  # the anchor question is answered yes as often as at random
         compliance([[10, 10], [10, 10]], AnchoredCrosswise(0.2, 0.3, 0.5))
-    design = DESIGNS["lies"]
-    for counts in ([10, 20], [[1, 2, 3], [4, 5, 6]], [[1.5, 2], [3, 4]]):
-        with refused("counts"):
-            compliance(counts, design)
-    with refused("level"):
-        compliance([[1, 2], [3, 4]], design, level=95)
-    with refused("design"):
-        compliance([[1, 2], [3, 4]], 0.5)
+    with refused("parameters"):  # nearly equal
+        unrelated_question(INSIDE, UnrelatedQuestionTwoSamples([0.5, 0.5 + 1e-7]))
+    for estimate, design, other in (
+        (compliance, DESIGNS["lies"], UNRELATED),
+        (unrelated_question, UNRELATED, DESIGNS["lies"]),
+    ):
+        for counts in ([10, 20], [[1, 2, 3], [4, 5, 6]], [[1.5, 2], [3, 4]]):
+            with refused("counts"):
+                estimate(counts, design)
+        with refused("level"):
+            estimate(INSIDE, design, level=95)
+        for wrong in (0.5, other):
+            with refused("design"):
+                estimate(INSIDE, wrong)
 
 
 def test_unusable_counts_give_nan_and_extremes_do_not():
     design = DESIGNS["protection"]
     for counts in ([[-1, 5], [2, 2]], [[0, 0], [2, 2]]):
         assert np.isnan(compliance(jnp.asarray(counts), design).kinds).all()
+        assert all(np.isnan(each) for each in unrelated_question(jnp.asarray(counts), UNRELATED))
     for counts in ([[0, 50], [0, 50]], [[50, 0], [50, 0]], [[0, 50], [50, 0]], [[1, 0], [0, 1]]):
         found = compliance(counts, design)
         assert np.isfinite(found.kinds).all()
