@@ -46,12 +46,12 @@ from rrjax.estimators.histogram import (
 )
 from rrjax.estimators.prior import LEAST_VARIANCE, Prior, npmle, start_of
 from rrjax.estimators.whole_reports import check_whole, equivalent
-from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.products import matmul
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.smoothing_spline import smoothed
+from rrjax.numerics.solvers import without_derivative
 from rrjax.numerics.sums import accurate_sum
 
 LARGEST_VARIANCE = 0.25

@@ -24,8 +24,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import Estimand
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence
-from rrjax.numerics.bisection import bisected
 from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.solvers import bisected
 from rrjax.numerics.special import deviance
 from rrjax.numerics.sums import accurate_sum
 

@@ -30,9 +30,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.estimators.histogram import Histogram, posteriors
-from rrjax.numerics.newton import LARGEST_STEP, factored, length_within, raised, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.solvers import LARGEST_STEP, factored, length_within, raised, solved
 
 NUM_KNOTS = 512
 """Number of knots of the table of each Gamma distribution."""
@@ -251,7 +251,7 @@ def npmle(
 
 
 def _step(g, slack, towards, goal):
-    """A predictor and a corrector step, as in `rrjax.numerics.newton`, but to the slacks of the goal, not to zero."""
+    """A predictor and a corrector step, as in `rrjax.numerics.solvers`, but to the slacks of the goal, not to zero."""
     y, _ = towards(goal)
     change = goal - slack - slack * y
     primal, dual = length_within(y), length_within(change / slack)

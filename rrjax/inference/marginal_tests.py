@@ -25,9 +25,9 @@ from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, evidence, num_
 from rrjax.inference.contradiction import contradiction_test, log_above, log_below, standardized
 from rrjax.inference.monte_carlo import NO_DERIVATIVES, HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
+from rrjax.numerics.solvers import without_derivative
 from rrjax.numerics.special import Cells, log_hypergeometric_survival
 from rrjax.numerics.sums import accurate_sum
 from rrjax.numerics.threefry import product

@@ -24,9 +24,8 @@ from rrjax.data.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.precision import drawing_error, rates_of, rounded
 from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
-from rrjax.numerics.bisection import bisected, geometric_mean
-from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import bisected, geometric_mean, with_derivative
 from rrjax.numerics.special import log_survival, odds_of_tail
 
 FEWEST_USERS, MOST_USERS = 1.0, 2.0**50

@@ -19,9 +19,8 @@ from rrjax.estimators.em import ibu
 from rrjax.estimators.maximum_likelihood import maximum, naming_law, slope_on_support
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
 from rrjax.mechanisms import Design, MechanismFactory, RandomizedResponse
-from rrjax.numerics.bisection import bisected, geometric_mean
-from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.products import matmul
+from rrjax.numerics.solvers import bisected, geometric_mean, with_derivative
 from rrjax.numerics.sums import expm1_epsilon
 
 ROUNDING_OF_SHARES = 1e-6

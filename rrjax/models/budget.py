@@ -18,9 +18,9 @@ from rrjax.data.errors import ArgumentError
 from rrjax.inference.precision import squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.models.results import as_list, require
-from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import ascend
 
 
 @exportable

@@ -22,10 +22,9 @@ from rrjax.data.errors import check_installed
 from rrjax.mechanisms.mechanism import LogRows
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.models.results import Units, as_covariates, as_weights, covariates_dtype, standardized
-from rrjax.numerics.implicit import without_derivative
-from rrjax.numerics.newton import View, added_up, ascended, blocks_of
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import aligned, on_many_devices, together
+from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, without_derivative
 from rrjax.numerics.sums import log_sum
 
 LEARNING_RATE = 0.02
