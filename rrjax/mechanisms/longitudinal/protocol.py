@@ -331,10 +331,8 @@ class TwoStages(Protocol):
         of_memos, of_reports = jax.random.split(key)
         memos = self.memo_mechanism.collect(of_memos, true_counts)
         usable = can_be_drawn(memos.support, memos.num_users, num_rounds) & (self.instantaneous.truth > 0)
-        held, number = (
-            jnp.where(usable, each, 0).astype(jnp.int32) * num_rounds for each in (memos.support, memos.num_users)
-        )
-        support = self._support_again(of_reports, held, number, usable)
+        held, number = (jnp.where(usable, each, 0) * num_rounds for each in (memos.support, memos.num_users))
+        support = self._support_again(of_reports, held.astype(jnp.int32), number.astype(jnp.int32), usable)
         return jnp.where(usable, support, -1), jnp.where(usable, number, -1)
 
     @abc.abstractmethod
