@@ -28,10 +28,10 @@ from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.inference.restricted_tables import MOST_SEARCHED_CELLS, beginnings, misfit_about, nearest, through
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.product import Product
-from rrjax.numerics.bisection import bisected
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.solvers import bisected
 from rrjax.numerics.sums import accurate_sum
 
 STEPS = 14
