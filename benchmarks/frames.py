@@ -25,9 +25,9 @@ from timing import pretty, spread
 
 import rrjax
 from rrjax import io
-from rrjax.io.codings import CODINGS
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
+from rrjax.io.write import CODINGS
 from rrjax.mechanisms import OptimizedUnaryEncoding, PureMechanism, RandomizedResponse
 
 NUM_CATEGORIES = 41_270

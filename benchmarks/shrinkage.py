@@ -1,7 +1,7 @@
 """Seconds of empirical Bayes, and of three solvers for the spread that it estimates, with what each is still missing.
 
 The solvers are given the same likelihoods and the same constraint: plain EM (whose every pass keeps the mean by a
-multiplier), the same with Anderson acceleration (`rrjax.estimators.accelerations`), and the interior point of rrjax.
+multiplier), the same with Anderson acceleration (`rrjax.estimators.em`), and the interior point of rrjax.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from timing import pretty, spread
 
 import rrjax
 from rrjax.data.tally import evidence
-from rrjax.estimators.accelerations import anderson, no_history
-from rrjax.estimators.base_prior import base_prior
-from rrjax.estimators.empirical_bayes import BASE_COUNTS, NUM_ATOMS, NUM_CELLS
-from rrjax.estimators.npmle import gap_of, npmle, start_of
-from rrjax.estimators.prior import Noise, atoms_of, cells_of, largest_of, log_likelihoods
+from rrjax.estimators.em import anderson, no_history
+from rrjax.estimators.histogram import NUM_ATOMS, NUM_CELLS, Histogram
+from rrjax.estimators.prior import BASE_COUNTS, Prior, gap_of, npmle, start_of
 
 SIZES = [(50, 10_000, 1.0), (10_000, 1_000_000, 2.0), (1_423_000, 10_000_000, 4.0)]
 BATCH = 100
@@ -68,13 +66,9 @@ class Problem(NamedTuple):
 
 def problem_of(counts: jax.Array, epsilon: float) -> Problem:
     """The prior of mean 1/K, as `empirical_bayes` solves for it."""
-    data = evidence(counts, epsilon)
-    noise, largest, size = Noise.of(data), largest_of(data), counts.shape[0]
-    cells, atoms = cells_of(noise, largest, NUM_CELLS), atoms_of(noise, largest.excess[0], NUM_ATOMS)
-    table = jnp.exp(log_likelihoods(noise, cells.mean, atoms))
-    edges = jnp.log(noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2))
-    base = base_prior(table, cells.weight, edges, size)
-    return Problem(table, cells.weight, BASE_COUNTS / size * base, atoms.share * size - 1)
+    histogram, size = Histogram.of(evidence(counts, epsilon), "users"), counts.shape[0]
+    base = Prior.of(histogram).base
+    return Problem(histogram.table, histogram.cells.weight, BASE_COUNTS / size * base, histogram.atoms.share * size - 1)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -110,7 +104,7 @@ def climbed(problem: Problem, passes: int, fast: bool) -> Any:
 @jax.jit
 def inside(problem: Problem) -> Any:
     table, weight, smoothing, t = problem
-    found = npmle(table, weight, smoothing, lambda *_: t, start_of(t), 40)
+    found = npmle(table, weight, smoothing, lambda *_: t, start_of(t))
     total = jnp.sum(weight)
     return problem.value(found.weights), total * gap_of(table, weight / total, smoothing, t, found)
 

@@ -1,7 +1,7 @@
 """Makes the figures of this folder: `python docs/figures.py`.
 
-It copies the stored figures of the notebooks, and draws `splits.png`. `statements.png` is drawn by `rrjax estimate`
-from Adult's years of education, randomized in a simulation; it needs the data in the folder RRJAX_DATA.
+It copies the stored figures of the notebooks. `statements.png` is drawn by `rrjax estimate` from Adult's years of
+education, randomized in a simulation; it needs the data in the folder RRJAX_DATA.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import jax
 import numpy as np
 
 import rrjax
-from rrjax.figures import save, splits_figure
 
 HERE = Path(__file__).parent
 FIGURES = {
@@ -55,15 +54,8 @@ def statements(data: Path) -> None:
         subprocess.run([sys.executable, "-m", "rrjax", "estimate", str(survey), *flags, *groups], check=True)
 
 
-def splits() -> None:
-    """The ways to spend ε on three columns."""
-    figure = splits_figure([4, 10, 16], 2.0, 50_000, title="K = 4, 10, 16; 50,000 users")
-    save(figure, HERE / "splits.png")
-
-
 def main() -> None:
     """Writes all of them."""
-    splits()
     for number, (name, place) in FIGURES.items():
         (notebook,) = (HERE.parent / "notebooks").glob(f"{number}-*.ipynb")
         (HERE / name).write_bytes(figures_of(notebook)[place])

@@ -1,6 +1,6 @@
-"""Makes `gallery.md` and its images: every figure of rrjax, small, with what it shows, when to use it, and the call.
+"""Draws the images of `gallery.md`: every figure of rrjax, small, from made-up data.
 
-`python docs/gallery.py` draws all figures from made-up data, in about two minutes; with names it draws only those.
+`python docs/gallery.py` draws all, in about two minutes; with names it draws only those.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,31 +20,10 @@ import rrjax
 from rrjax import figures, inference
 from rrjax.figures import curves
 
-HERE = Path(__file__).parent
-PAGE, IMAGES = HERE / "gallery.md", HERE / "gallery"
+IMAGES = Path(__file__).parent / "gallery"
 DPI, COLOURS = 72, 64
 """Of the images: dots per inch, and the largest number of colours."""
-HEAD = """# Gallery
-
-All figures of rrjax. Each call returns a figure of matplotlib, and `rrjax.figures.save(figure, "name")` writes it as
-PNG and PDF; on the command line `--plot FILE` writes it. Answers (`reports.…`) draw themselves, with their labels,
-titles and intervals; the functions of [`rrjax.figures`](reference/figures.rst) take arrays. `python docs/gallery.py`
-makes this page from made-up data.
-"""
 FRUIT = ["apple", "pear", "plum", "cherry", "fig", "quince", "lemon", "grape", "melon", "date", "kiwi", "lime"]
-
-
-class Entry(NamedTuple):
-    """A figure of the gallery."""
-
-    title: str
-    shows: str
-    when: str
-    calls: list[str]
-    """Of Python and of the command line, without their marks."""
-    draw: Callable[[], Any]
-    page: str = ""
-    """A page or a notebook with an example."""
 
 
 @cache
@@ -160,255 +139,44 @@ def paths() -> Any:
     return figures.convergence(convergence(num_users=[1000], epsilon=[1.0, 2.0, 4.0], zipf=[1.3]))
 
 
-PARTS: dict[str, dict[str, Entry]] = {
-    "Of reports": {
-        "shares": Entry(
-            "Shares",
-            "The largest categories by the closest and the likeliest estimate, with simultaneous exact intervals.",
-            "First, for every file of reports.",
-            ["reports.shares().figure()", "$ rrjax estimate FILE --plot shares.png", "figures.estimate_figure"],
-            lambda: counted().shares().figure(),
-            "guides/analyst.md",
-        ),
-        "compare": Entry(
-            "Estimates beside the truth",
-            "The same with the true shares as bars.",
-            "If the true values are known: in a simulation, or beside a census.",
-            ["reports.compare(truth).figure()", "$ rrjax compare FILE --truth TRUTH --plot shares.png"],
-            lambda: counted().compare(np.asarray(fruit(), float)).figure(),
-            "tutorials/kosarak.md",
-        ),
-        "statements": Entry(
-            "Means, quantiles, groups and subgroups",
-            "Each statement with its interval, a row for each level of a public column, and the difference of two.",
-            "To see which group differs, and by how much.",
-            [
-                'reports.group("at all=sometimes,often", by="region").figure()',
-                "$ rrjax estimate FILE --group NAME=LABELS --by COLUMN --plot groups.png",
-                "figures.forest_figure",
-            ],
-            lambda: survey().by("region", group=["at all=sometimes,often", "often"]).figure(),
-            "models.md",
-        ),
-        "regression": Entry(
-            "Regression",
-            "The coefficient of each covariate for each category, in log-odds, with its interval.",
-            "To see what the true answers depend on.",
-            [
-                'reports.regress(["age", "region"]).figure()',
-                "$ rrjax regress FILE --outcome COLUMN --covariates age,region --plot coefficients.png",
-                "figures.forest_figure",
-            ],
-            lambda: survey().regress(["age", "region"]).figure(),
-            "models.md",
-        ),
-        "two-samples": Entry(
-            "Two samples",
-            "Both unknown shares of a survey of two samples with their intervals.",
-            "If a design has a second unknown: the share of an unrelated question, or of people who ignore the rule.",
-            [
-                'rrjax.read(FILE, mechanism=NAME, sample="die=first,second", …).shares().figure()',
-                "$ rrjax estimate FILE --mechanism NAME --sample die=first,second --plot both.png",
-            ],
-            lambda: (
-                rrjax.read(
-                    folder() / "dice.csv",
-                    column="answer",
-                    domain=["yes", "no"],
-                    mechanism="unrelated-question-two-samples",
-                    parameters={"truth": [0.7, 0.3], "yes": "yes"},
-                    sample="die=first,second",
-                )
-                .shares()
-                .figure()
-            ),
-            "mechanisms.md",
-        ),
-        "numbers": Entry(
-            "Numbers",
-            "The distribution function with limits that hold everywhere together, and the shares of the bins.",
-            "For ages, incomes and hours by the square wave or the geometric mechanism.",
-            [
-                'rrjax.read("ages.parquet").statements().figure()',
-                "$ rrjax estimate ages.parquet --plot ages.png",
-                "figures.cdf_figure",
-            ],
-            lambda: rrjax.read(folder() / "ages.parquet").statements().figure(),
-            "guides/numbers.md",
-        ),
-        "joint": Entry(
-            "Two columns together",
-            "The joint shares of two columns that were randomized separately.",
-            "To see which answers of two questions go together.",
-            [
-                'rrjax.read(FILE).joint(["smokes", "drinks"]).figure()',
-                "$ rrjax estimate FILE --joint smokes,drinks --plot joint.png",
-                "figures.joint_figure",
-            ],
-            lambda: columns().joint(["smokes", "drinks"]).figure(),
-            "tutorials/several-questions.md",
-        ),
-        "pairs": Entry(
-            "All pairs of columns",
-            "Cramér's V of each pair; dots mark the significant ones.",
-            "To find which of many columns are associated.",
-            [
-                "rrjax.read(FILE).pairs().figure()",
-                "$ rrjax estimate FILE --all-pairs --plot pairs.png",
-                "figures.association_figure",
-            ],
-            lambda: columns().pairs().figure(),
-            "guides/privacy-engineer.md",
-        ),
-        "tree": Entry(
-            "A tree of columns",
-            "The tree of the strongest pairs, each with Cramér's V.",
-            "To describe many columns by one distribution.",
-            [
-                "rrjax.read(FILE).tree().figure()",
-                "$ rrjax estimate FILE --tree --plot tree.png",
-                "figures.tree_figure",
-            ],
-            lambda: columns().tree().figure(),
-            "tutorials/several-questions.md",
-        ),
-    },
-    "Before a collection": {
-        "plan": Entry(
-            "Users and ε",
-            "The expected error of a share against N for some ε, and against ε for each mechanism.",
-            "To choose the number of users, ε and the mechanism.",
-            [
-                "rrjax.plan(20, 2.0, 10_000).figure()",
-                "$ rrjax plan --categories 20 --epsilon 2 --users 10000 --plot plan.png",
-                "figures.plan_figure",
-            ],
-            lambda: rrjax.plan(20, 2.0, 10_000).figure(),
-            "inference.md",
-        ),
-        "splits": Entry(
-            "Several columns",
-            "The errors of a share and of a cell of two columns, for each number of columns that a user reports.",
-            "To choose of how many columns each user reports.",
-            [
-                "rrjax.reports.plan_columns([4, 10, 16], 2.0, 50_000).figure()",
-                "$ rrjax plan --columns 4,10,16 --epsilon 2 --users 50000 --plot splits.png",
-                "figures.splits_figure",
-            ],
-            lambda: rrjax.reports.plan_columns([4, 10, 16], 2.0, 50_000).figure(),
-            "choose/mechanism.md",
-        ),
-    },
-    "The likelihood": {
-        "profiles": Entry(
-            "Of one share",
-            "The profile log-likelihood of the share of each category, with exact intervals as bars beneath.",
-            "To look at the likelihood; near zero its intervals do not hold their level.",
-            ["figures.profile_figure({name: rrjax.inference.profile(counts, epsilon, place), …}, limits=…)"],
-            profiles,
-            "../notebooks/04-an-honest-statement.ipynb",
-        ),
-        "likelihood": Entry(
-            "Of two or three categories",
-            "The whole log-likelihood with its maximum and the likelihood-ratio region.",
-            "To explain an estimate at the boundary of the triangle.",
-            ["figures.likelihood_figure(rrjax.inference.log_likelihood_surface(counts, epsilon), labels)"],
-            lambda: figures.likelihood_figure(
-                inference.log_likelihood_surface([620, 380, 400], 1.0), ["yes", "no", "maybe"]
-            ),
-            "../notebooks/04-an-honest-statement.ipynb",
-        ),
-    },
-    "Of a study": {
-        "against-users": Entry(
-            "Errors against N",
-            "Metrics of each estimator against the number of users, a panel for each population (the paper's Fig. 1).",
-            "To see how many users an estimator needs.",
-            ["figures.against_users(result, num_categories=100, epsilon=2.0)"],
-            lambda: figures.against_users(study(), ["mse"], num_categories=100, epsilon=2.0),
-            "choose/estimator.md",
-        ),
-        "against-epsilon": Entry(
-            "Errors against ε",
-            "The same against ε (Fig. 2).",
-            "To see which ε an estimator needs.",
-            ["figures.against_epsilon(result, num_categories=100, num_users=10_000)"],
-            lambda: figures.against_epsilon(study(), ["mse"], num_categories=100, num_users=10_000),
-            "choose/estimator.md",
-        ),
-        "by-categories": Entry(
-            "Errors for each K and ε",
-            "One metric of one population: a row for each K, a column for each ε, against N (Figs. 5–10).",
-            "For the whole grid of one population.",
-            ['figures.by_categories(result, "mse", zipf=2.0)'],
-            lambda: figures.by_categories(study(), "mse", zipf=2.0, epsilons=[1.0, 4.0]),
-            "../notebooks/01-reproduce-the-paper.ipynb",
-        ),
-        "real-data": Entry(
-            "Data sets of your own",
-            "The true histogram of each data set, and a metric against ε (Fig. 3).",
-            "To see which estimator is closest on your own data.",
-            ["figures.curves.real_data(result, histograms)", "$ rrjax study data FILE"],
-            visits,
-            "guides/researcher.md",
-        ),
-        "decomposition": Entry(
-            "Bias and variance",
-            "Squared bias and variance of each estimator on one scale.",
-            "To see how much of the error is bias.",
-            ["figures.decomposition(result, num_categories=100, epsilon=2.0)"],
-            lambda: figures.decomposition(study().sel(zipf=[1.0]), num_categories=100, epsilon=2.0),
-            "../notebooks/01-reproduce-the-paper.ipynb",
-        ),
-        "overview": Entry(
-            "Any grid",
-            "Small multiples over the dimensions of the study, at most four rows and columns.",
-            "First, for a study of your own.",
-            ["figures.overview(result)", "$ rrjax study my-study.toml"],
-            lambda: figures.overview(study(), "mse", zipf=2.0),
-            "guides/researcher.md",
-        ),
-        "closest": Entry(
-            "The closest estimator",
-            "Which estimator has the smallest error; a pale cell is not significant.",
-            "To choose an estimator.",
-            ["figures.closest(result)"],
-            lambda: figures.closest(study().sel(zipf=[2.0])),
-            "choose/estimator.md",
-        ),
-        "wins": Entry(
-            "Where yours wins",
-            "The error of one estimator over the smallest of the others, on a logarithmic scale.",
-            "To see where an estimator of your own is better, and where worse.",
-            ['figures.wins(result, estimator="empirical_bayes")'],
-            lambda: figures.wins(study().sel(zipf=[2.0]), estimator="empirical_bayes"),
-            "../notebooks/02-bring-your-own-estimator.ipynb",
-        ),
-        "convergence": Entry(
-            "Convergence of EM",
-            "The distance of the iterates of EM from the exact maximum, for each variant and ε (Fig. 4).",
-            "To choose the number of iterations, or a faster variant.",
-            ["figures.convergence(rrjax.study.convergence())", "$ rrjax study paper --figure 4"],
-            paths,
-            "../notebooks/01-reproduce-the-paper.ipynb",
-        ),
-    },
+FIGURES: dict[str, Callable[[], Any]] = {
+    "shares": lambda: counted().shares().figure(),
+    "compare": lambda: counted().compare(np.asarray(fruit(), float)).figure(),
+    "statements": lambda: survey().by("region", group=["at all=sometimes,often", "often"]).figure(),
+    "regression": lambda: survey().regress(["age", "region"]).figure(),
+    "two-samples": lambda: (
+        rrjax.read(
+            folder() / "dice.csv",
+            column="answer",
+            domain=["yes", "no"],
+            mechanism="unrelated-question-two-samples",
+            parameters={"truth": [0.7, 0.3], "yes": "yes"},
+            sample="die=first,second",
+        )
+        .shares()
+        .figure()
+    ),
+    "numbers": lambda: rrjax.read(folder() / "ages.parquet").statements().figure(),
+    "joint": lambda: columns().joint(["smokes", "drinks"]).figure(),
+    "pairs": lambda: columns().pairs().figure(),
+    "tree": lambda: columns().tree().figure(),
+    "plan": lambda: rrjax.plan(20, 2.0, 10_000).figure(),
+    "splits": lambda: rrjax.reports.plan_columns([4, 10, 16], 2.0, 50_000).figure(),
+    "profiles": profiles,
+    "likelihood": lambda: figures.likelihood_figure(
+        inference.log_likelihood_surface([620, 380, 400], 1.0), ["yes", "no", "maybe"]
+    ),
+    "against-users": lambda: figures.against_users(study(), ["mse"], num_categories=100, epsilon=2.0),
+    "against-epsilon": lambda: figures.against_epsilon(study(), ["mse"], num_categories=100, num_users=10_000),
+    "by-categories": lambda: figures.by_categories(study(), "mse", zipf=2.0, epsilons=[1.0, 4.0]),
+    "real-data": visits,
+    "decomposition": lambda: figures.decomposition(study().sel(zipf=[1.0]), num_categories=100, epsilon=2.0),
+    "overview": lambda: figures.overview(study(), "mse", zipf=2.0),
+    "closest": lambda: figures.closest(study().sel(zipf=[2.0])),
+    "wins": lambda: figures.wins(study().sel(zipf=[2.0]), estimator="empirical_bayes"),
+    "convergence": paths,
 }
-
-
-def page() -> str:
-    """The page as it should be."""
-    lines = [HEAD]
-    for part, entries in PARTS.items():
-        lines += [f"## {part}", ""]
-        for name, entry in entries.items():
-            python = [call for call in entry.calls if not call.startswith("$ ")]
-            shell = [call.removeprefix("$ ") for call in entry.calls if call.startswith("$ ")]
-            calls = "; ".join(f"`{call}`" for call in [*python[:1], *shell, *python[1:]])
-            example = f" ([example]({entry.page}))" if entry.page else ""
-            lines += [f"### {entry.title}", "", f"![{entry.shows}](gallery/{name}.png)", ""]
-            lines += [f"* **Shows**: {entry.shows}", f"* **Use it**: {entry.when}", f"* **Call**: {calls}{example}", ""]
-    return "\n".join(lines).rstrip() + "\n"
+"""Name of the image → how it is drawn."""
 
 
 def draw(path: Path, figure: Any) -> None:
@@ -422,13 +190,9 @@ def draw(path: Path, figure: Any) -> None:
 
 
 def main() -> None:
-    """Writes the page, and draws the figures that are named, or all."""
-    PAGE.write_text(page(), encoding="utf-8")
-    IMAGES.mkdir(exist_ok=True)
-    for entries in PARTS.values():
-        for name, entry in entries.items():
-            if name in sys.argv[1:] or not sys.argv[1:]:
-                draw(IMAGES / f"{name}.png", entry.draw())
+    """Draws the figures that are named, or all."""
+    for name in sys.argv[1:] or FIGURES:
+        draw(IMAGES / f"{name}.png", FIGURES[name]())
 
 
 if __name__ == "__main__":

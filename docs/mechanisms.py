@@ -9,9 +9,9 @@ import numpy as np
 
 import rrjax
 from rrjax import longitudinal, mechanisms
-from rrjax.io.codings import CODINGS
+from rrjax.io.write import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
-from rrjax.mechanisms.longitudinal import Protocol
+from rrjax.mechanisms.longitudinal.protocol import Protocol, TwoStages
 from rrjax.mechanisms.table import ABBREVIATIONS, IN_R, TABLE
 from rrjax.reports.two_samples import AMONG
 
@@ -27,7 +27,7 @@ REPORTS = {
 HEAD = """# Mechanisms
 
 Every report *supports* some categories: its user's own category with probability p, any other one with probability q.
-The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`, `cv_threshold`,
+The support counts of a collection form a tally, `mechanism.tally(reports)`. `inv`, `inv_n`, `inv_p`,
 `empirical_bayes`, `rrjax.postprocessing`, intervals, p-values, discoveries and plans need nothing else. The likelihood
 of whole reports is a mixture, `mechanism.mixture(reports)`; `ibu` maximizes it with a certificate. For randomized
 response `mle_star` is the maximum in closed form. `rrjax randomize --mechanism NAME` takes every
@@ -136,8 +136,9 @@ def _in_files(protocol: Protocol) -> bool:
 
 
 def _first(protocol: Protocol) -> type[PureMechanism]:
-    """The mechanism that makes the memo."""
-    return type(getattr(protocol, "memo_mechanism", protocol.single_round))
+    """The mechanism that makes the memo, or the hash and the memo."""
+    hashes = isinstance(protocol, longitudinal.LongitudinalLocalHashing)
+    return type(protocol.memo_mechanism if isinstance(protocol, TwoStages) and not hashes else protocol.single_round)
 
 
 def _law_of(protocol: Protocol) -> str:

@@ -14,14 +14,11 @@ if TYPE_CHECKING:
     from rrjax.data.tally import Tally, count
     from rrjax.estimators import catalogue, metrics, postprocessing
     from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
-    from rrjax.estimators.cross_validation import cv_threshold
     from rrjax.estimators.em import EMResult, ibu, ibu_path
-    from rrjax.estimators.empirical_bayes import EmpiricalBayes, empirical_bayes
-    from rrjax.estimators.joint_bayes import JointBayes, joint_bayes
+    from rrjax.estimators.empirical_bayes import EmpiricalBayes, OrderedBayes, empirical_bayes, ordered_bayes
+    from rrjax.estimators.laplace import JointBayes, SmoothBayes, joint_bayes, smooth_bayes
     from rrjax.estimators.likelihood import Certificate, certificate, nll, score
     from rrjax.estimators.maximum_likelihood import mle
-    from rrjax.estimators.ordered_bayes import OrderedBayes, ordered_bayes
-    from rrjax.estimators.smooth_bayes import SmoothBayes, smooth_bayes
     from rrjax.mechanisms import RandomizedResponse, longitudinal, surveys
     from rrjax.privacy import audit, shuffling
     from rrjax.privacy import clients as secure
@@ -44,7 +41,6 @@ __all__ = [
     "catalogue",
     "certificate",
     "count",
-    "cv_threshold",
     "empirical_bayes",
     "errors",
     "figures",
@@ -81,31 +77,30 @@ _HOME = {
     "Certificate": "estimators.likelihood",
     "EMResult": "estimators.em",
     "EmpiricalBayes": "estimators.empirical_bayes",
-    "JointBayes": "estimators.joint_bayes",
+    "JointBayes": "estimators.laplace",
     "Mixture": "data.mixture",
-    "OrderedBayes": "estimators.ordered_bayes",
+    "OrderedBayes": "estimators.empirical_bayes",
     "RandomizedResponse": "mechanisms",
     "Reports": "reports",
-    "SmoothBayes": "estimators.smooth_bayes",
+    "SmoothBayes": "estimators.laplace",
     "Tally": "data.tally",
     "certificate": "estimators.likelihood",
     "count": "data.tally",
-    "cv_threshold": "estimators.cross_validation",
     "empirical_bayes": "estimators.empirical_bayes",
     "ibu": "estimators.em",
     "ibu_path": "estimators.em",
     "inv": "estimators.closed_form",
     "inv_n": "estimators.closed_form",
     "inv_p": "estimators.closed_form",
-    "joint_bayes": "estimators.joint_bayes",
+    "joint_bayes": "estimators.laplace",
     "mle": "estimators.maximum_likelihood",
     "mle_star": "estimators.closed_form",
     "nll": "estimators.likelihood",
-    "ordered_bayes": "estimators.ordered_bayes",
+    "ordered_bayes": "estimators.empirical_bayes",
     "plan": "reports",
     "read": "reports",
     "score": "estimators.likelihood",
-    "smooth_bayes": "estimators.smooth_bayes",
+    "smooth_bayes": "estimators.laplace",
 }
 _MODULES = {
     "audit": "privacy.audit",

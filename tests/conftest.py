@@ -97,7 +97,12 @@ def invoke(tmp_path, monkeypatch):
     """`rrjax` in this process, in an empty folder: returns exit code, standard output and standard error.
 
     `invoke.error` is the error behind the last exit code, if there was one, with its `flag`, `file`, `row`, `value`.
+    `invoke.done` is the output of a command that succeeds, `invoke.json` its JSON, read strictly. `invoke.said` is what
+    a command says that ends with a code, the first argument; `invoke.refuses` that of one that refuses a flag.
     """
+    import json
+
+    from refusals import blames
     from typer.testing import CliRunner
 
     from rrjax.cli.app import app
@@ -111,6 +116,26 @@ def invoke(tmp_path, monkeypatch):
         call.error = result.exception and result.exception.__context__
         return result.exit_code, result.stdout, result.stderr
 
+    def done(*arguments):
+        code, out, error = call(*arguments)
+        assert code == 0, error
+        return out
+
+    def said(expected, *arguments):
+        code, _, error = call(*arguments)
+        assert code == expected, (arguments, error)
+        return error
+
+    def refuses(flag, *arguments):
+        error = said(2, *arguments)
+        assert blames(call.error, flag), (arguments, error)
+        return error
+
+    def fail(word):
+        pytest.fail(f"{word} is no JSON")
+
+    call.done, call.said, call.refuses = done, said, refuses
+    call.json = lambda *arguments: json.loads(done(*arguments, "--json"), parse_constant=fail)
     return call
 
 

@@ -125,7 +125,6 @@ FUNCTIONS = {
     "nll": lambda k, c, t: rrjax.nll(t, c, EPSILON),
     "score": lambda k, c, t: rrjax.score(t, c, EPSILON),
     "certificate": lambda k, c, t: rrjax.certificate(t, c, EPSILON),
-    "cv_threshold": lambda k, c, t: rrjax.cv_threshold(k, c, EPSILON),
     "empirical_bayes": lambda k, c, t: rrjax.empirical_bayes(c, EPSILON),
     "ordered_bayes": lambda k, c, t: rrjax.ordered_bayes(c, EPSILON),
     "norm_cut": lambda k, c, t: rrjax.postprocessing.norm_cut(c, EPSILON),
@@ -148,7 +147,6 @@ FUNCTIONS = {
     "inv_n of a tally": lambda k, c, t: rrjax.inv_n(UNARY.tally(reports(c))),
     "inv_p of a tally": lambda k, c, t: rrjax.inv_p(UNARY.tally(reports(c))),
     "empirical_bayes of a tally": lambda k, c, t: rrjax.empirical_bayes(UNARY.tally(reports(c))),
-    "cv_threshold of a tally": lambda k, c, t: rrjax.cv_threshold(k, UNARY.tally(reports(c))),
     "intervals": lambda k, c, t: inference.intervals(c, EPSILON),
     "intervals, wilson": lambda k, c, t: inference.intervals(c, EPSILON, method="wilson"),
     "intervals of users": lambda k, c, t: inference.intervals(c, EPSILON, estimand="users"),
@@ -350,7 +348,7 @@ WAYS = {
 # With explicit axes an expression of this file, such as c[::-1], may itself want more said; these are functions alone.
 ALONE = {
     "inv", "inv_n", "inv_p", "mle_star, sort", "mle_star of weights", "nll", "score", "certificate", "empirical_bayes",
-    "ordered_bayes", "cv_threshold", "intervals", "discoveries", "p_values", "standard_errors", "variances", "quantile",
+    "ordered_bayes", "intervals", "discoveries", "p_values", "standard_errors", "variances", "quantile",
     "linear_functional", "linear_functional of values of each", "linear_functional, normal", "group_share", "ibu",
     "simulate.counts", "simulate.true_counts",
     "fit of three", "fit of three, reduced", "wald_test", "count of a product",
@@ -365,7 +363,7 @@ def names(way):
 
 
 # Types are checked as a program is built; compiling and running all of them would take minutes. These few are.
-RUN = {"inv_n", "mle_star", "gradient of mle_star", "certificate", "cv_threshold", "intervals", "simulate.counts"}
+RUN = {"inv_n", "mle_star", "gradient of mle_star", "certificate", "intervals", "simulate.counts"}
 
 
 def difference(way, name):

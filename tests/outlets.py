@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from rrjax.data.errors import ArgumentError, DataError
+
 INVOCATION = {"command", "out", "plot"}
 """What only an invocation of the command line knows."""
 
@@ -22,27 +24,36 @@ def near(one, other, rel, absolute, skipped=()):
     return type(one) is type(other) and one == other
 
 
-def check_outlets(answer, invoke, *line, top=10, tolerance=1e-9, absolute=None, spelt=(), skipped=()):
-    """Checks that --json is what the answer says, and that the file of --out holds its table.
+def check_outlets(answer, invoke, *line, top=10, tolerance=1e-9, absolute=None, spelt=(), skipped=(), out=True):
+    """Checks that --json is what the answer says, and that the file of --out (if there is one) holds its table.
 
     Of the facts `spelt` only the number is compared, because flags and arguments are spelt otherwise; those `skipped`
     are of rounding alone.
     """
     polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
     absolute = tolerance if absolute is None else absolute
-    code, out, error = invoke(*line, "--json", "--out", "written.parquet")
+    code, said, error = invoke(*line, "--json", *(("--out", "written.parquet") if out else ()))
     assert code == 0, error
-    printed = {key: value for key, value in json.loads(out).items() if key not in INVOCATION}
+    printed = {key: value for key, value in json.loads(said).items() if key not in INVOCATION}
     said = json.loads(json.dumps(answer.to_dict(top)))
     for name in spelt:
         assert len(printed.pop(name)) == len(said.pop(name))
     assert printed.keys() == said.keys()
     for key in said:
         assert near(printed[key], said[key], tolerance, absolute, skipped), key
-    written = polars.read_parquet("written.parquet")
+    written = polars.read_parquet("written.parquet") if out else answer.to_polars()
     assert written.columns == list(answer.columns)
     for name, column in answer.columns.items():
         if column.dtype.kind in "biuf":
             np.testing.assert_allclose(written[name].to_numpy(), column, rtol=tolerance, atol=absolute)
         else:
             assert written[name].to_list() == column.tolist()
+
+
+def check_refusal(argument, ask):
+    """Checks that a refusal names the argument, and no flag; returns it."""
+    with pytest.raises((ArgumentError, DataError)) as caught:
+        ask()
+    assert caught.value.argument == argument
+    assert "--" not in str(caught.value)
+    return caught.value

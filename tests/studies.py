@@ -7,7 +7,7 @@ xr = pytest.importorskip("xarray", reason="studies need xarray")
 
 DIMS = ("estimator", "num_categories", "num_users", "epsilon", "zipf")
 COORDS = {
-    "estimator": ["inv_n", "mle_star", "mine", "cv_threshold", "inv_p"],
+    "estimator": ["inv_n", "mle_star", "mine", "empirical_bayes", "inv_p"],
     "num_categories": [50, 1000],
     "num_users": [100, 10_000, 1_000_000],
     "epsilon": [1.0, 2.0, 4.0, 10.0],

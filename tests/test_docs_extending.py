@@ -44,7 +44,7 @@ mechanism = Pairs(6, 2.0)
 values = np.random.default_rng(0).choice(6, 3000, p=[0.5, 0.2, 0.1, 0.1, 0.1, 0])
 reports = mechanism.randomize(jax.random.key(0), values)
 tally, mixture = mechanism.tally(reports), mechanism.mixture(reports)
-found = [rrjax.inv_p(tally), rrjax.inv_n(tally), rrjax.cv_threshold(jax.random.key(0), tally)]
+found = [rrjax.inv_p(tally), rrjax.inv_n(tally)]
 found += [rrjax.empirical_bayes(tally).theta, rrjax.ibu(mixture).theta]
 assert all(abs(theta[0] - 0.5) < 0.1 for theta in found), found
 assert float(rrjax.ibu(mixture).gap) < 1e-4

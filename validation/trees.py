@@ -20,8 +20,7 @@ import rrjax
 from benchmarks import report
 from benchmarks.report import Table
 from rrjax.inference import ChowLiuTree, chow_liu_tree, mutual_information, tree_fit_test
-from rrjax.inference.chow_liu import strongest_tree
-from rrjax.inference.tree_fit import pairs_of
+from rrjax.inference.chow_liu import pairs_of, strongest_tree
 from rrjax.mechanisms import Product, Sampled
 
 SIZES = (2, 3, 4, 3, 3)

@@ -98,15 +98,15 @@ def _client(randomizer: Randomizer, categories: int | None, epsilon: float | Non
     if randomizer.is_design:
         client = client_of_design(randomizer.of_size(categories))
         if math.isinf(client.effective_epsilon):
-            raise UsageError(
-                f"--mechanism {randomizer.name}: its ε is infinite, because some answer is never given by some "
+            raise UsageError.about(
+                "--mechanism",
+                f"{randomizer.name}: its ε is infinite, because some answer is never given by some "
                 "respondents: there is no bound to audit",
-                flag="--mechanism",
                 value=randomizer.name,
             )
         return client
     if categories is None:
-        raise UsageError("--categories is missing: K, how many categories there are", flag="--categories")
+        raise UsageError.about("--categories", "is missing: K, how many categories there are")
     return client_of(randomizer.name, categories, epsilon, "--categories")
 
 
@@ -116,12 +116,12 @@ def _check_work(client: Client, draws: int) -> None:
     size = f"{2 * draws:,} reports that take {client.num_words:,} random words each"
     if hours > 1:
         fewer = WORDS_AN_HOUR // (2 * client.num_words)
-        raise UsageError(
-            f"--draws {draws} makes {size}, which is some {hours:,.0f} hours of work. An hour is enough for --draws "
+        raise UsageError.about(
+            "--draws",
+            f"{draws} makes {size}, which is some {hours:,.0f} hours of work. An hour is enough for --draws "
             f"{fewer}, and fewer --categories take less. Of the other mechanisms, those whose reports do not grow with "
             "K are quicker, such as --mechanism optimized-local-hashing. In Python, rrjax.audit.audit_mechanism has no "
             "limit",
-            flag="--draws",
             value=draws,
         )
     if hours > 1 / 60:

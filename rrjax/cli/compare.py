@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from rrjax.cli import show
-from rrjax.cli.asking import ask
 from rrjax.cli.design import SurveyDesign
-from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, estimator_name, estimator_names, flags
-from rrjax.cli.outlets import deliver
+from rrjax.cli.options import WHICH, Level, Ordered, Output, Top, ask, estimator_name, estimator_names, flags
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import PANEL, Epsilon, Files, Format, Reading, ReportFiles, other_files, read_any
 from rrjax.estimators.names import BY_NAME, USUAL
@@ -74,4 +72,4 @@ def compare(
         if true is not None and isinstance(found, Reports | Numbers):
             shares = found.shares_in(true.source, true.reading.counts)
     given = {"estimators": estimator, "ordered": ordered, "level": None if level == 0.95 else level}
-    deliver(ask(found, "compare", truth=shares, **given), "compare", output)
+    show.deliver(ask(found, "compare", truth=shares, **given), "compare", output)

@@ -11,17 +11,14 @@ import typer
 import rrjax
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.asking import ask
-from rrjax.cli.options import Explain, Output, flags
-from rrjax.cli.outlets import deliver
-from rrjax.cli.own_files import own_files
-from rrjax.cli.paths import FILLS
-from rrjax.cli.randomization import Randomization, make_reports
+from rrjax.cli.options import Explain, Output, ask, flags
+from rrjax.cli.paths import FILLS, own_files
+from rrjax.cli.randomization import make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading, read_collection
 from rrjax.data.errors import check_installed
 from rrjax.io.write import check_writable, make_folder
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.parameters import check_epsilon
 
 
 @flags()
@@ -65,14 +62,14 @@ def demo(
         domain, more = f"1:{categories}", " --explain" * explain
         show.command(f"rrjax randomize {values} --epsilon {epsilon:g} --domain {domain} --seed {seed} --out {reports}")
         files = Files([str(values)], Reading(domain=domain))
-        made = make_reports(files, reports, Randomization(epsilon, seed))
+        made = make_reports(files, reports, epsilon, seed)
         show_made(made, reports, False)
         show.command(f"rrjax estimate {reports} --top 10 --out {table}{more}")
         collection = read_collection(Files([str(reports)]), None)
-        deliver(ask(collection, "shares"), "estimate", Output(out=table, top=10, explain=explain))
+        show.deliver(ask(collection, "shares"), "estimate", Output(out=table, top=10, explain=explain))
         show.command(f"rrjax compare {reports} --truth {values} --top 5 --plot {figure}{more}")
         truth = collection.shares_in(Files([str(values)], true_values=True).source)
-        deliver(ask(collection, "compare", truth=truth), "compare", Output(plot=figure, top=5, explain=explain))
+        show.deliver(ask(collection, "compare", truth=truth), "compare", Output(plot=figure, top=5, explain=explain))
 
 
 def _write_population(path: Path, num_categories: int, num_users: int, exponent: float, seed: int) -> None:

@@ -15,7 +15,7 @@ from rrjax.cli.paths import READS
 from rrjax.data.errors import ArgumentError, DataError, UsageError, did_you_mean
 from rrjax.io.domain import Domain
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, TABLE, full_name, names_in
-from rrjax.reports.vector_parameters import in_order, names_yes
+from rrjax.reports.parameters import in_order, names_yes
 
 if TYPE_CHECKING:
     from rrjax.mechanisms import Design, TwoSamples
@@ -34,11 +34,7 @@ _FRACTION = re.compile(r"^\s*(\w+)\s*=\s*(\d+\s*/\s*\d+)", re.MULTILINE)
 
 
 def design_name(text: str) -> str:
-    """The name of a survey design.
-
-    Raises:
-        BadParameter: There is none of that name.
-    """
+    """The name of a survey design."""
     name = full_name(text)
     if name in MECHANISMS or name in ORDERED or name in PROTOCOLS:
         raise typer.BadParameter(
@@ -49,11 +45,7 @@ def design_name(text: str) -> str:
 
 
 def randomizer_name(text: str) -> str:
-    """The name of a mechanism of K and ε, a survey design of one sample, or a longitudinal protocol.
-
-    Raises:
-        BadParameter: There is none of that name.
-    """
+    """The name of a mechanism of K and ε, a survey design of one sample, or a longitudinal protocol."""
     if (name := full_name(text)) in TWO_SAMPLES:
         raise typer.BadParameter(
             f"{name} has two samples, whose answers interviewers collect: `rrjax estimate` takes them, with --sample"
@@ -118,22 +110,12 @@ class SurveyDesign:
         """Refuses parameters that the design does not have, or that are missing."""
         if self.design is not None:
             self._read(self.design)
-        if self.mechanism is None:
+        entry = None if self.mechanism is None else TABLE[self.mechanism]
+        if self.mechanism is None or entry is None or entry.parameters is None:
             if self.parameter:
-                raise UsageError(
-                    f"--parameter {self.parameter[0]} is one of a survey design: name it with --mechanism",
-                    flag="--parameter",
-                    value=self.parameter[0],
-                )
-            return
-        entry = TABLE[self.mechanism]
-        if entry.parameters is None:
-            if self.parameter:
-                raise UsageError(
-                    f"--parameter {self.parameter[0]} is one of a survey design; {self.mechanism} has none",
-                    flag="--parameter",
-                    value=self.parameter[0],
-                )
+                instead = ": name it with --mechanism" if entry is None else f"; {self.mechanism} has none"
+                problem = f"{self.parameter[0]} is one of a survey design{instead}"
+                raise UsageError.about("--parameter", problem, value=self.parameter[0])
             return
         from rrjax.mechanisms.surveys.named import parameters_of
 
@@ -186,7 +168,7 @@ class SurveyDesign:
             name = name.strip().replace("-", "_")
             if not equals or name in found:
                 problem = "is given twice" if equals else "wants NAME=VALUE, such as truth=2/3"
-                raise UsageError(f"--parameter {text}: {problem}", flag="--parameter", value=text)
+                raise UsageError.about("--parameter", f"{text}: {problem}", value=text)
             found[name] = value
         return found
 
@@ -233,18 +215,18 @@ class SurveyDesign:
         return any(names_yes(text) for text in named)
 
     @property
+    def maker(self) -> tuple[Callable[[Domain], Design] | None, str]:
+        """The function that makes the design of a domain, None without one; and its name."""
+        return (None, "") if self.mechanism is None else (self.made, self.mechanism)
+
+    @property
     def yes(self) -> str | None:
         """The label of yes, if it is given."""
         return self._given.get("yes")
 
     def made(self, domain: Domain) -> Design:
-        """The design for these answers.
-
-        Raises:
-            UsageError: Parameters that make no design, or one of another number of answers; or it is not known which
-                answer is yes.
-        """
-        from rrjax.reports.yes_or_no import with_yes
+        """The design for these answers; refuses parameters that make none for them, and a yes that is not known."""
+        from rrjax.reports.parameters import with_yes
 
         made = self._of_size(domain.num_categories, f"--domain {domain.num_categories}", domain)
         return with_yes(made, domain, self.yes)
@@ -262,10 +244,10 @@ class SurveyDesign:
 
         design = self._made(lambda: make_design(name, numbers, num_categories))
         if num_categories not in (None, design.num_categories):
-            raise UsageError(
-                f"--mechanism {name} with these parameters has {design.num_categories} answers, and {said}: they must "
+            raise UsageError.about(
+                "--mechanism",
+                f"{name} with these parameters has {design.num_categories} answers, and {said}: they must "
                 "be the same, in the same order",
-                flag="--mechanism",
                 value=name,
             )
         return design
@@ -307,58 +289,39 @@ class Randomizer(SurveyDesign):
         return self.name in DESIGNS
 
     def check_categories(self) -> None:
-        """Refuses mechanisms for numbers, and longitudinal protocols.
-
-        Raises:
-            UsageError: It is one.
-        """
+        """Refuses mechanisms for numbers, and longitudinal protocols."""
         self.check_no_rounds()
         if self.name in ORDERED:
-            raise UsageError(
-                f"--mechanism {self.name} is for numbers, whose error depends on their distribution; this command is "
+            raise UsageError.about(
+                "--mechanism",
+                f"{self.name} is for numbers, whose error depends on their distribution; this command is "
                 "about categories",
-                flag="--mechanism",
                 value=self.name,
             )
 
     def check_no_rounds(self) -> None:
-        """Refuses a longitudinal protocol, of which one round is a mechanism of K and ε.
-
-        Raises:
-            UsageError: It is one.
-        """
+        """Refuses a longitudinal protocol, of which one round is a mechanism of K and ε."""
         if self.name in PROTOCOLS:
             from rrjax import mechanisms
 
             single = mechanisms.PROTOCOLS[self.name](2, 2.0, 1.0).single_round.name
-            raise UsageError(
-                f"--mechanism {self.name} is for users who report many times; one round of it is {single}: give that, "
+            raise UsageError.about(
+                "--mechanism",
+                f"{self.name} is for users who report many times; one round of it is {single}: give that, "
                 "with the ε of a single report",
-                flag="--mechanism",
                 value=self.name,
             )
 
     def check_epsilon(self, epsilon: float | None) -> None:
-        """Refuses ε beside the parameters of a survey design, which determine it, and requires it elsewhere.
-
-        Raises:
-            UsageError: It is given to a design, or missing.
-        """
+        """Refuses ε beside the parameters of a survey design, which determine it, and requires it elsewhere."""
         if epsilon is None and not self.is_design:
-            raise UsageError("--epsilon is missing: the privacy parameter ε, in nats", flag="--epsilon")
+            raise UsageError.about("--epsilon", "is missing: the privacy parameter ε, in nats")
         if epsilon is not None and self.is_design:
-            raise UsageError(
-                f"--epsilon: the ε of {self.name} follows from --parameter: leave --epsilon out",
-                flag="--epsilon",
-                value=epsilon,
-            )
+            problem = f"--epsilon: the ε of {self.name} follows from --parameter: leave --epsilon out"
+            raise UsageError(problem, flag="--epsilon", value=epsilon)
 
     def of_size(self, num_categories: int | None) -> Design:
-        """The survey design for K answers, or for those that its parameters have.
-
-        Raises:
-            UsageError: As `made`, or K is open.
-        """
+        """The survey design for K answers, or for those that its parameters have; refused if K is open."""
         from rrjax import mechanisms
 
         kind: Any = mechanisms.DESIGNS[self.name]

@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated
 
 import typer
 
-from rrjax.cli import show
-from rrjax.cli.asking import ask
-from rrjax.cli.design import SurveyDesign
-from rrjax.cli.joint import Joint
-from rrjax.cli.options import WHICH, Asked, Confidence, Ordered, Output, estimator_name, estimator_names, flags
-from rrjax.cli.outlets import deliver
+from rrjax.cli import options, show
+from rrjax.cli.design import PANEL, SurveyDesign
+from rrjax.cli.options import Asked, Confidence, Ordered, Output, ask, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
-from rrjax.cli.samples import Samples
+from rrjax.data.errors import UsageError
 from rrjax.estimators.names import CLOSEST, LIKELIEST, NAMES
+
+COLUMNS = "Several columns"
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """The flags of several columns."""
+
+    joint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,COLUMN,…",
+            help="The joint distribution of columns of `rrjax randomize --apart`.",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = None
+    all_pairs: Annotated[
+        bool,
+        typer.Option(
+            "--all-pairs", help="Which columns go together: the association of all pairs.", rich_help_panel=COLUMNS
+        ),
+    ] = False
+    tree: Annotated[
+        bool,
+        typer.Option(
+            "--tree",
+            help="A tree of the strongest pairs (Chow–Liu), without the joint table: of all columns, or those of "
+            "--joint.",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Refuses two questions at once."""
+        if self.all_pairs and (self.joint is not None or self.tree):
+            flag = "--tree" if self.tree else "--joint"
+            raise UsageError(f"{flag} and --all-pairs are two questions: give one of them", flag="--all-pairs")
+
+    @property
+    def question(self) -> str | None:
+        """The question about several columns, if one is asked."""
+        if self.all_pairs:
+            return "pairs"
+        return "tree" if self.tree else None if self.joint is None else "joint"
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The columns that are named; None for all."""
+        return None if self.joint is None else options.split("--joint", self.joint)
 
 
 @flags()
@@ -23,7 +70,23 @@ def estimate(
     *,
     epsilon: Epsilon = None,
     design: SurveyDesign,
-    samples: Samples,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=FIRST,SECOND",
+            help="For a --mechanism of two samples: the column that says which sample (or question) a row is of, and "
+            "its two levels in the order of the parameters.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    same_people: Annotated[
+        bool,
+        typer.Option(
+            "--same-people",
+            help="Both samples are answers of the same people, such as to a sensitive and an anchor question.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False,
     joint: Joint,
     reading: Reading,
     output: Output,
@@ -31,12 +94,12 @@ def estimate(
     estimator: Annotated[
         str | None,
         typer.Option(
-            parser=estimator_name,
-            autocompletion=estimator_names,
+            parser=options.estimator_name,
+            autocompletion=options.estimator_names,
             metavar="NAME",
             help=f"One estimator in place of {CLOSEST} (the closest) with {LIKELIEST} (the likeliest) beside it: "
             f"{', '.join(NAMES)}.",
-            rich_help_panel=WHICH,
+            rich_help_panel=options.WHICH,
         ),
     ] = None,
     ordered: Ordered = False,
@@ -60,16 +123,20 @@ def estimate(
     --parameter forced=1/2,1/2
     """
     from rrjax.reports.numbers import Numbers
+    from rrjax.reports.reports import Reports
 
-    samples.check(design)
+    if not design.of_two_samples and (sample is not None or same_people):
+        flag = "--sample" if sample is not None else "--same-people"
+        raise UsageError(f"{flag} is for a --mechanism of two samples: leave it out", flag=flag)
     with show.status("Counting …"):
-        found = read_any(Files(reports, reading), epsilon, design, joint.question, samples.sample)
-    given = {"estimator": estimator, "ordered": ordered, "same_people": samples.same_people, **confidence.given}
+        found = read_any(Files(reports, reading), epsilon, design, joint.question, sample)
+    given = {"estimator": estimator, "ordered": ordered, "same_people": same_people, **confidence.given}
     if joint.question is not None:
         answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
     elif asked.any() or isinstance(found, Numbers):
-        top = None if isinstance(found, Numbers) and output.top == Output.top else output.top
+        listed = isinstance(found, Reports) and not (asked.mean or asked.quantile or asked.group)
+        top = output.top if listed or output.top != Output.top else None
         answer = ask(found, "statements", **asked.given, top=top, **given)
     else:
         answer = ask(found, "shares", **given)
-    deliver(answer, "estimate", output)
+    show.deliver(answer, "estimate", output)

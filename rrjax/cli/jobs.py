@@ -152,9 +152,11 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
 
 def _paper_data(wish: Wish) -> list[tuple[str, CountedReports]]:
     """Reads the data sets of the paper that were given."""
-    found = [] if wish.kosarak is None else [("Kosarak", io.load_kosarak(wish.kosarak))]
+    from rrjax.cli.datasets import acs_income, kosarak
+
+    found = [] if wish.kosarak is None else [("Kosarak", kosarak(wish.kosarak))]
     if wish.acs_income is not None:
-        found += [(f"ACSIncome {column}", io.load_acs_income(wish.acs_income, column)) for column in ("PUMA", "PINCP")]
+        found += [(f"ACSIncome {column}", counted) for column, counted in acs_income(wish.acs_income)]
     return found
 
 

@@ -16,12 +16,10 @@ from rrjax.cli.paths import Paths
 from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, DataError, UsageError
-from rrjax.io.codings import CODINGS
-from rrjax.io.memos import MemoFile, Memos, head_of
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.rounds import one_number, read_users
+from rrjax.io.rounds import MemoFile, Memos, head_of, one_number, read_users
 from rrjax.io.rows import Values
-from rrjax.io.write import ROUND, Kept
+from rrjax.io.write import CODINGS, ROUND, Kept
 from rrjax.mechanisms.table import names_in
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 from rrjax.reports import form
@@ -60,11 +58,7 @@ class Rounds:
     ] = None
 
     def check(self, mechanism: str) -> bool:
-        """Whether the mechanism is a longitudinal protocol.
-
-        Raises:
-            UsageError: A flag of such a protocol is missing, or given to another mechanism.
-        """
+        """Whether the mechanism is a longitudinal protocol; refuses its flags for others, and a lack of them."""
         given = {"--memo": self.memo, "--user": self.user, "--first-epsilon": self.first_epsilon}
         if mechanism not in (protocols := names_in("PROTOCOLS")):
             odd = next((flag for flag, value in {**given, "--round": self.round}.items() if value is not None), None)
@@ -77,7 +71,7 @@ class Rounds:
         if lacking is not None:
             raise UsageError(f"--mechanism {mechanism} needs {lacking}", flag=lacking)
         if self.memo is not None and self.memo.suffix.lower() != ".parquet":
-            raise UsageError(f"--memo {self.memo}: the file of a memo is a .parquet", flag="--memo", value=self.memo)
+            raise UsageError.about("--memo", f"{self.memo}: the file of a memo is a .parquet", value=self.memo)
         return True
 
 
@@ -103,10 +97,10 @@ def make_round(
     assert how.user is not None
     assert how.first_epsilon is not None
     if values.column.casefold() == ROUND or how.user.casefold() in (values.column.casefold(), ROUND):
-        raise UsageError(
-            f"--user {how.user}: the columns of reports, rounds and users are {values.column!r}, {ROUND!r} and "
+        raise UsageError.about(
+            "--user",
+            f"{how.user}: the columns of reports, rounds and users are {values.column!r}, {ROUND!r} and "
             f"{how.user!r}, which must be different",
-            flag="--user",
             value=how.user,
         )
     device = _client(name, values.domain.num_categories, epsilon, how.first_epsilon, None, 1)
@@ -119,17 +113,17 @@ def make_round(
     with file.opened() as memos:
         number = how.round or (memos.rounds[-1] + 1 if memos.rounds else 1)
         if memos.rounds and number <= memos.rounds[-1]:
-            raise UsageError(
-                f"--round {number}: {how.memo} has the rounds up to {memos.rounds[-1]} already; rounds are reported in "
+            raise UsageError.about(
+                "--round",
+                f"{number}: {how.memo} has the rounds up to {memos.rounds[-1]} already; rounds are reported in "
                 "their order, each once",
-                flag="--round",
                 value=number,
             )
         if number > 1 and not memos.rounds:
-            raise UsageError(
-                f"--round {number}: {how.memo} has no round before it. Give --memo the file of the rounds before: in "
+            raise UsageError.about(
+                "--round",
+                f"{number}: {how.memo} has no round before it. Give --memo the file of the rounds before: in "
                 "a new one all users spend ε∞ again. The first round has the number 1",
-                flag="--round",
                 value=number,
             )
         if seed is not None:
@@ -159,8 +153,7 @@ def make_round(
 def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, number: int) -> list[str]:
     """Warnings about ids that may be other spellings of a user's id, by which the user would spend ε∞ again.
 
-    Raises:
-        DataError: An id that is new, and the same number as one that the memo has and these files lack.
+    `DataError` for an id that is new, and the same number as one that the memo has and these files lack.
     """
     here = set(users.tolist())
     groups, added, absent = one_number([*known, *users.tolist()]), here - known, known - here

@@ -9,16 +9,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from rrjax.cli import show
+from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.paths import DRAWS, READS, WRITES, guarding
 from rrjax.data.errors import DataError, UsageError, check_rate, did_you_mean, naming_flags
 from rrjax.estimators.names import NAMES
 from rrjax.io.labels import listed_in as listed_in
 from rrjax.io.write import table_suffix
+
+if TYPE_CHECKING:
+    from rrjax.reports.answer import Answer
+    from rrjax.reports.kind import Kind
 
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""
@@ -65,7 +71,7 @@ class Output:
             try:
                 table_suffix(self.out)
             except DataError as error:
-                raise UsageError(f"--out {error}", flag="--out", value=self.out) from error
+                raise UsageError.about("--out", f"{error}", value=self.out) from error
 
     @property
     def files(self) -> dict[str, Path | None]:
@@ -150,11 +156,6 @@ class Asked:
         """The arguments of `Reports.statements` that were given."""
         return {name: value for name, value in vars(self).items() if value}
 
-    @property
-    def flags(self) -> dict[str, bool]:
-        """Whether any statement is asked for, under the names of the flags that ask for one."""
-        return {"--mean, --quantile, --group, --by and --weights": self.any()}
-
     def any(self) -> bool:
         """Whether any statement is to be estimated."""
         return bool(self.given.keys() - {"normal"})
@@ -166,11 +167,7 @@ def estimator_names() -> list[str]:
 
 
 def estimator_name(text: str) -> str:
-    """The name of an estimator; hyphens are as good as underscores.
-
-    Raises:
-        BadParameter: There is none of that name.
-    """
+    """The name of an estimator; hyphens are as good as underscores."""
     name = text.replace("-", "_")
     if name not in NAMES:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(NAMES)}{did_you_mean(name, NAMES)}")
@@ -189,13 +186,9 @@ class Command(TyperCommand):
         for parameter, times in Counter(given).items():
             single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_eager
             if times > 1 and single:
-                from rrjax.cli import show
-
                 with show.reporting():
-                    raise UsageError(
-                        f"{parameter.opts[0]} was given {times} times, and takes one value: give it once",
-                        flag=parameter.opts[0],
-                    )
+                    problem = f"{parameter.opts[0]} was given {times} times, and takes one value: give it once"
+                    raise UsageError(problem, flag=parameter.opts[0])
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -237,8 +230,7 @@ def flags(
 
         @wraps(command)
         def run(**given: Any) -> None:
-            from rrjax.cli import show
-            from rrjax.cli.starting import started
+            from rrjax.cli.app import started
 
             with show.reporting(), naming_flags(), started():
                 paths = guarding(parameters, given.copy())
@@ -266,21 +258,6 @@ def _placed(hint: Any, panel: str) -> Any:
     return Annotated[kind, option, *marks]
 
 
-def refuse_flags(given: Mapping[str, object], what: str, instead: str = "") -> None:
-    """Refuses flags that were given and do not apply to something; `given` has their values by name.
-
-    `instead` is what to do, besides leaving them out.
-
-    Raises:
-        UsageError: One of the values is true.
-    """
-    odd = next((flag for flag, value in given.items() if value), None)
-    if odd is not None:
-        one = "," not in odd
-        verb, pronoun = ("does", "it") if one else ("do", "them")
-        raise UsageError(f"{odd} {verb} not apply to {what}: {instead}leave {pronoun} out", flag=odd)
-
-
 def split(flag: str, text: str) -> list[str]:
     """The names of columns in a flag, separated by commas."""
     names = listed_in(flag, text)
@@ -290,3 +267,56 @@ def split(flag: str, text: str) -> list[str]:
     if twice is not None:
         raise UsageError(f"{flag} names column {twice!r} twice", flag=flag, value=text)
     return names
+
+
+QUESTIONS = {
+    "statements": "--mean, --quantile, --group, --by and --weights",
+    "joint": "--joint",
+    "pairs": "--all-pairs",
+    "tree": "--tree",
+}
+"""Questions by the flags that ask them; the others are asked by commands."""
+FLAGS = {
+    "simultaneous": "--at-once",
+    "estimators": "--estimator",
+    "columns": "--joint",
+    "asked": QUESTIONS["statements"],
+}
+"""Flags of arguments with other names."""
+
+
+def ask(reports: Kind, question: str, **given: Any) -> Answer:
+    """Asks reports of any kind a question, the name of a method; arguments that are None or False were not given."""
+    asked = QUESTIONS.get(question)
+    if question not in reports.questions():
+        raise _refused(asked, reports.called_kind, reports.instead) if asked else _without(question, reports)
+    method = getattr(reports, question)
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
+    what = asked if asked and "shares" in reports.questions() else reports.called_kind
+    given = taken(method, what, reports.instead, **given)
+    with show.status("Estimating …"), ending_at_once():
+        return method(**given)
+
+
+def taken(function: Callable[..., Any], what: str, instead: str = "", **given: Any) -> dict[str, Any]:
+    """The arguments that a function takes; others that are given are refused by their flags."""
+    known = inspect.signature(function).parameters
+    odd = next((name for name, value in given.items() if name not in known and value), None)
+    if odd is not None:
+        raise _refused(FLAGS.get(odd, f"--{odd.replace('_', '-')}"), what, instead)
+    return {name: value for name, value in given.items() if name in known}
+
+
+def _refused(flag: str, what: str, instead: str) -> UsageError:
+    """The error about a flag that does not apply."""
+    verb, pronoun = ("do", "them") if "," in flag else ("does", "it")
+    other = f"{instead}, or " if instead else ""
+    return UsageError(f"{flag} {verb} not apply to {what}: {other}leave {pronoun} out", flag=flag)
+
+
+def _without(command: str, reports: Kind) -> UsageError:
+    """The error about reports that a command does not take as they are."""
+    flags = ", ".join(QUESTIONS[each] for each in reports.questions() if each in QUESTIONS)
+    instead = " or ".join(filter(None, [reports.instead, flags and f"ask for {flags}"]))
+    name = {"shares": "table of all categories", "compare": "comparison"}[command]
+    return UsageError(f"{reports.called_kind} have no {name}: {instead}", flag="REPORTS")

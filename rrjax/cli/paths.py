@@ -6,9 +6,11 @@ A flag says so itself, in its annotation: `Annotated[Path, typer.Option(…), RE
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -16,19 +18,17 @@ from typing import Any, Literal
 
 from typer.models import OptionInfo
 
-from rrjax.data.errors import Contradiction, UsageError, check_installed, reworded
+from rrjax.data.errors import Contradiction, DataError, UsageError, check_installed, reworded
 from rrjax.io.source import identity
-from rrjax.io.write import check_writable, protecting
+from rrjax.io.write import check_writable, protecting, replacing
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The mark of a flag, or of an argument, whose values are paths.
+    """The mark of a flag, or of an argument, whose values are paths that the command reads or writes.
 
-    Attributes:
-        use: Whether the command reads or writes the file; "fills" is a folder, of whose files it checks each itself.
-        over: Kinds of files that it may replace, as in `rrjax.io.write.check_writable`.
-        draws: Whether figures are written, which need the extra of plots.
+    "fills" is a folder, of whose files it checks each itself; `over` are kinds of files that it may replace, as in
+    `rrjax.io.write.check_writable`; `draws` says that figures are written, which need the extra of plots.
     """
 
     use: Literal["reads", "writes", "fills"]
@@ -43,10 +43,7 @@ READS, WRITES, FILLS, DRAWS = Paths("reads"), Paths("writes"), Paths("fills"), P
 def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) -> Iterator[None]:
     """A context in which no file is written over one that the flags name as an input.
 
-    Raises:
-        UsageError: A file to write is an input, under whatever name, cannot be made again, or is named twice.
-        DataError: A file to write cannot be there.
-        MissingPackage: Figures need a package that is not installed.
+    A file to write is refused if it is an input, under whatever name, cannot be made again, or is named twice.
     """
     inputs: dict[tuple[int, int], str] = {}
     outputs: list[tuple[str, Path, Paths]] = []
@@ -87,3 +84,45 @@ def _files_of(value: Any) -> Iterator[tuple[int, int]]:
         for file in [path] if os.path.lexists(path) else glob(path, recursive=True):
             with contextlib.suppress(OSError):  # it cannot be read either
                 yield identity(file)
+
+
+@contextlib.contextmanager
+def own_files(
+    folder: Path, name: str, files: Callable[[], Iterable[Path]], flag: str, *, records: bool = True
+) -> Iterator[None]:
+    """A context in which a command writes files into a folder, which then remembers their digests.
+
+    `files` are those that the command writes, or all that may be among them, asked before and after; `flag` is that of
+    the folder. A file that is there, and that the command did not make or that was changed since, is refused. The
+    digests are in a hidden file of the command's name, if this process `records` them.
+    """
+    record = folder / f".rrjax-{name}.json"
+    try:
+        known = set(json.loads(record.read_text("utf-8"))) - {None}
+    except (OSError, ValueError, TypeError):
+        known = set()
+    odd = next((file for file in files() if os.path.lexists(file) and _digest(file) not in known), None)
+    if odd is not None:
+        raise UsageError.about(
+            flag,
+            f"{folder} has a file {odd.relative_to(folder)} that `rrjax {name}` did not make, or that was changed "
+            "since: give another folder",
+            value=folder,
+        )
+    try:
+        yield
+    finally:
+        if records and folder.is_dir():
+            known |= {digest for file in files() if (digest := _digest(file)) is not None}
+            # Where it cannot be written, the next run needs another folder.
+            with contextlib.suppress(DataError), replacing(record) as aside:
+                aside.write_text(json.dumps(sorted(known)), "utf-8")
+
+
+def _digest(file: Path) -> str | None:
+    """A digest of what is in a file; None without one that can be read."""
+    try:
+        with open(file, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rrjax.cli import show
-from rrjax.cli.apart import PANEL
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import CONFIDENCE, Level, Output, flags, listed_in, refuse_flags
-from rrjax.cli.outlets import deliver
+from rrjax.cli.options import CONFIDENCE, Level, Output, flags, listed_in, taken
+from rrjax.cli.randomization import PANEL
 from rrjax.data.errors import UsageError
 
 if TYPE_CHECKING:
-    from rrjax.reports.column_plans import ColumnPlan
+    from rrjax.reports.plans import ColumnPlan
 
 
 @flags(without=("out", "top"))
@@ -67,17 +66,12 @@ def plan(
     from rrjax.reports.plans import Target, planned
 
     if columns is not None:
-        others = {
-            "--categories": categories,
-            "--target-rmse": target_rmse,
-            "--target-width": target_width,
-            "--mechanism": randomizer.mechanism,
-            "--design": randomizer.design,
-        }
-        refuse_flags(others, "--columns")
+        others = {"categories": categories, "target_rmse": target_rmse, "target_width": target_width}
+        others |= {"mechanism": randomizer.mechanism, "design": randomizer.design}
+        taken(_of_columns, "--columns", **others)
         with ending_at_once():
             answer = _of_columns(columns, epsilon, users)
-        deliver(answer, "plan", output)
+        show.deliver(answer, "plan", output)
         return
     randomizer.check_categories()
     design = randomizer.of_size(categories) if randomizer.is_design else None
@@ -86,12 +80,12 @@ def plan(
     target = Target(size, randomizer.name, target_rmse, target_width, share, level, design, yes)
     with show.status("Planning …"), ending_at_once():
         answer = planned(target, epsilon, users)
-    deliver(answer, "plan", output)
+    show.deliver(answer, "plan", output)
 
 
 def _of_columns(columns: str, epsilon: float | None, users: int | None) -> ColumnPlan:
     """The ways to report several columns, with their errors."""
-    from rrjax.reports.column_plans import plan_columns
+    from rrjax.reports.plans import plan_columns
 
     for flag, value in {"--epsilon": epsilon, "--users": users}.items():
         if value is None:

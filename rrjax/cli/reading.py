@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rrjax import io
-from rrjax.cli.asking import QUESTIONS
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.options import QUESTIONS
 from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
 from rrjax.io.labels import labels_in
-from rrjax.io.numbers import of_numbers
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE
 
 if TYPE_CHECKING:
@@ -37,11 +36,7 @@ _LOGARITHM = re.compile(r"(?:log|ln)\s*(?:\((.+)\)|\s(.+))", re.IGNORECASE)
 
 
 def nats(text: str) -> float:
-    """The number of nats of a text: a number, a fraction such as 3/2, or a natural logarithm such as log(3).
-
-    Raises:
-        BadParameter: It is none of them.
-    """
+    """The number of nats of a text: a number, a fraction such as 3/2, or a natural logarithm such as log(3)."""
     inner = _LOGARITHM.fullmatch(text.strip())
     try:
         value = float(Fraction((inner[1] or inner[2]) if inner else text))
@@ -159,29 +154,11 @@ class Files:
         """The domain of the flag, if it was given."""
         return parse_domain(self.reading.domain)
 
-    def check_categories(self) -> None:
-        """Refuses reports of numbers."""
-        if of_numbers(self.source.metadata()):
-            raise UsageError(
-                f"{self.name} holds reports of numbers: `rrjax estimate` and `rrjax compare` take it, other "
-                "commands do not",
-                flag="REPORTS",
-                value=self.name,
-            )
-
 
 def read_any(
     files: Files, epsilon: float | None, design: SurveyDesign, joint: str | None = None, sample: str | None = None
 ) -> Kind:
-    """Counts reports of the kind that flags and metadata tell.
-
-    Args:
-        files: The files and the flags for reading them.
-        epsilon: The flag of ε.
-        design: The flags of a survey design.
-        joint: The question about several columns, if one is asked.
-        sample: The flag of two samples.
-    """
+    """Counts reports of the kind that flags and metadata tell; `joint` is a question about several columns."""
     from rrjax.reports.reading import columns_of, kind_of
     from rrjax.reports.two_samples import read_two_samples
 
@@ -191,27 +168,21 @@ def read_any(
             two = design.two_samples(), design.yes, sample
             return read_two_samples(source, files.domain, *two, epsilon, counts)
         if joint is not None and source.column is None:
-            given = {
-                "epsilon": epsilon,
-                "mechanism": design.mechanism,
-                "domain": files.domain,
-                "counts": counts,
-            }
+            given = {"epsilon": epsilon, "mechanism": design.mechanism, "domain": files.domain, "counts": counts}
             return columns_of(source, given, QUESTIONS[joint])
-        made, named = (None, "") if design.mechanism is None else (design.made, design.mechanism)
-        return kind_of(source, epsilon, files.domain, counts, made, named)
+        return kind_of(source, epsilon, files.domain, counts, *design.maker)
 
 
 def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:
     """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
     from rrjax.reports.reading import read_source
 
-    made, named = (None, "") if design is None or design.mechanism is None else (design.made, design.mechanism)
+    made = (None, "") if design is None else design.maker
     metadata = files.source.metadata()
     # JAX computes the tally of most mechanisms, and their files are read by DuckDB.
     computed = metadata is not None and metadata.mechanism.name != RANDOMIZED_RESPONSE
-    with ending_at_once() if computed or made is not None else nullcontext():
-        return read_source(files.source, epsilon, files.domain, files.reading.counts, made, named)
+    with ending_at_once() if computed or made[0] is not None else nullcontext():
+        return read_source(files.source, epsilon, files.domain, files.reading.counts, *made)
 
 
 def parse_domain(text: str | None) -> Domain | None:

@@ -13,7 +13,6 @@ from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Level, Output, flags, split
-from rrjax.cli.outlets import deliver
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, read_collection
 
@@ -90,4 +89,4 @@ def regress(
                 ridge=ridge,
                 level=level,
             )
-    deliver(answer, "regress", output)
+    show.deliver(answer, "regress", output)

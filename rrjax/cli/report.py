@@ -13,9 +13,9 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Asked, Level, Ordered, flags, refuse_flags
+from rrjax.cli.options import Asked, Level, Ordered, flags, taken
 from rrjax.cli.paths import READS, WRITES
-from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_collection
+from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any, read_collection
 from rrjax.data.errors import UsageError, check_installed, check_rate
 
 MOST_ROWS = 5000
@@ -69,17 +69,17 @@ def report(
     check_installed("plots", "A page with figures", "matplotlib")
     from rrjax.figures.html import is_page
     from rrjax.io.write import check_writable
-    from rrjax.reports.pages.column import column_page
-    from rrjax.reports.pages.several import columns_page, rounds_page
-    from rrjax.reports.reading import kind_of
-    from rrjax.reports.rounds import several_rounds
+    from rrjax.reports.pages.kinds import column_page, columns_page, rounds_page
+    from rrjax.reports.parts import Rounds, several_rounds
+    from rrjax.reports.reports import Reports
+    from rrjax.reports.separate_columns import SeparateColumns
 
     check_rate("level", level)
     files = Files(reports, reading)
     name = files.name.split(".")[0] or "rrjax"
     out = Path(f"{name}-report.html") if out is None else out
     if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out {out}: a page is written as .html", flag="--out", value=out)
+        raise UsageError.about("--out", f"{out}: a page is written as .html", value=out)
     check_writable(out)  # also where it has the default name
     if not force and out.exists() and not is_page(out):
         raise UsageError.about(
@@ -91,44 +91,28 @@ def report(
     columns = source.column is None and len(source.columns()) > 1
     metadata = None if columns else source.metadata()
     rounds = metadata is not None and bool(several_rounds(source))
-    given = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--ordered": ordered} | asked.flags
-    if columns:
-        given |= {"--domain": reading.domain, "--memo": memo, "--counts": reading.counts}
-        refuse_flags(given, "several columns", "name one with --column, or ")
+    kind, page_of = (
+        (SeparateColumns, columns_page) if columns else (Rounds, rounds_page) if rounds else (Reports, column_page)
+    )
+    given = taken(page_of, kind.called_kind, kind.instead, ordered=ordered, asked=asked.given, memo=memo)
     if memo is not None and (metadata is None or metadata.round is None):
-        raise UsageError(
-            f"--memo {memo} is of a longitudinal protocol, and {files.name} holds other reports: leave it out",
-            flag="--memo",
-            value=memo,
-        )
-    if rounds:
-        refuse_flags(given, "several rounds", "give the file of one, or ")
+        problem = f"{memo} is of a longitudinal protocol, and {files.name} holds other reports: leave it out"
+        raise UsageError.about("--memo", problem, value=memo)
     with show.status("Counting …") as status:
-        collection: Any = None if columns or rounds else read_collection(files, epsilon, design)
-        if collection is None:
-            with ending_at_once():
-                collection = kind_of(source, epsilon, files.domain, reading.counts)
+        collection: Any = (read_collection if kind is Reports else read_any)(files, epsilon, design)
         status.update("Estimating …")
         with ending_at_once():
-            if columns:
-                page = columns_page(collection, level, top)
-            elif rounds:
-                page = rounds_page(collection, level, top, memo)
-            else:
-                page = column_page(collection, level, top, ordered, asked.given, memo)
+            page = page_of(collection, level, top, **given)
         status.update("Writing …")
-        page.write(out, title, _command_line(context))
+        line = ("rrjax", str(context.info_name), *_words_of(context))
+        page.write(out, title, [shlex.quote(word) for word in line])
     show.say(collection.summary())
     show.warn(page.warnings)
     show.show_files({"Page": out})
 
 
-def _command_line(context: typer.Context) -> list[str]:
-    """The words of the command as it was given, quoted, with file names in place of paths."""
-    return [shlex.quote(word) for word in ("rrjax", str(context.info_name), *_words_of(context))]
-
-
 def _words_of(context: typer.Context) -> Iterator[str]:
+    """The words of the command as it was given, with file names in place of paths."""
     for parameter in context.command.params:
         value: Any = context.params.get(parameter.name or "")
         source = context.get_parameter_source(parameter.name or "")

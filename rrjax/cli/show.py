@@ -1,4 +1,4 @@
-"""Output on the terminal: tables, sentences, JSON, and errors with an exit code."""
+"""Output on the terminal and in files: answers, tables, sentences, JSON, and errors with an exit code."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -20,10 +21,16 @@ from rich.table import Table
 from rich.text import Text
 
 from rrjax import io
-from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, unwinding
+from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, ending_at_once, unwinding
 from rrjax.data.errors import Contradiction, MissingPackage, UsageError
 from rrjax.reports import form
+from rrjax.reports.answer import Answer, Block, Caution, Cells, Heading
 from rrjax.reports.form import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from rrjax.cli.options import Output
 
 USAGE, BAD_DATA = 2, 3
 _UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
@@ -230,3 +237,74 @@ def show_files(files: Mapping[str, object]) -> None:
     for name, path in files.items():
         if path is not None:
             out.print(Text(f"{name}: {path}", style="dim"), soft_wrap=True)
+
+
+def deliver(answer: Answer, command: str, output: Output) -> None:
+    """Writes an answer to the files of --out and --plot, and prints it: as JSON, or for people."""
+    with status("Writing …"):
+        if output.plot is not None and type(answer).figure is Answer.figure:
+            answer.figure()  # says that there is none, before a file is written
+        if output.out is not None:
+            io.write_table(output.out, answer.columns)
+        if output.plot is not None:
+            draw(output.plot, answer.figure)
+        facts: dict[str, Any] = {}
+        if output.json:
+            with ending_at_once():
+                facts = answer.to_dict(output.top)
+    if output.json:
+        record({"command": command, **facts, **output.files})
+        return
+    for line in answer.title.splitlines():
+        say(line)
+    warn(answer.warnings)
+    show_blocks(answer.blocks(output.top))
+    words = {}
+    if output.explain:
+        with ending_at_once():
+            words = answer.words
+    explain(words, output.explain, answer.page)
+    show_files({answer.written: output.out, "Figure": output.plot})
+
+
+def show_blocks(blocks: Iterable[Block]) -> None:
+    """Prints the blocks of an answer, with an empty line around each table."""
+    before: Block | None = None
+    for block in blocks:
+        if isinstance(block, Cells | Heading) or before is None or isinstance(before, Cells):
+            out.print()
+        if isinstance(block, Cells):
+            show_cells(block)
+        elif isinstance(block, Heading):
+            out.print(Text(block.text, style="bold"))
+        elif isinstance(block, Caution):
+            beware(block.text)
+        else:
+            say(block)
+        before = block
+
+
+def show_cells(cells: Cells) -> None:
+    """Prints a table of an answer."""
+    named = cells.headings[:-2] if cells.bars else cells.headings
+    headed = any(cells.headings)
+    made = table(*map(Text, named), names=cells.names, max_width=cells.width, show_header=headed)
+    for column in made.columns[headed : cells.names]:
+        column.no_wrap = False  # sentences, and names beside the one that stands in every block
+    for _ in range(2 * cells.bars):
+        made.add_column("", no_wrap=True)
+    for row in cells.rows:
+        made.add_row(*map(Text, row))
+    show_table(made, bars=cells.bars)
+    if cells.rest:
+        say(cells.rest, style="dim")
+
+
+def draw(plot: Path, make: Callable[[], Figure]) -> None:
+    """Draws a figure, and writes it."""
+    with drawing():
+        from rrjax.figures import save
+
+        with ending_at_once():
+            figure = make()
+        save(figure, plot)

@@ -19,8 +19,7 @@ from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.jobs import PRESETS, Job, Wish, check_wish, jobs_of
 from rrjax.cli.options import Explain, Json, flags
-from rrjax.cli.own_files import own_files
-from rrjax.cli.paths import FILLS, READS
+from rrjax.cli.paths import FILLS, READS, own_files
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError, check_installed
@@ -200,7 +199,7 @@ def _run_and_write(evaluation: Evaluation, machine: Machine, json: bool, explain
     if what == "paper" and not (wish.figure or wish.kosarak or wish.acs_income):
         show.say("Figure 3 (real data) was left out: give --kosarak and --acs-income, or use `rrjax study data`.")
     if ranked:
-        from rrjax.study.rankings import COLUMNS
+        from rrjax.study.report import COLUMNS
 
         show.explain(COLUMNS, explain)
     show.show_files({"Computing": evaluation.computing, "Results": evaluation.folder, "Report": written[-1]})
@@ -221,7 +220,6 @@ def _run_job(job: Job, folder: Path, machine: Machine, line: Bar) -> None:
 def _write(evaluation: Evaluation, status: Status) -> list[Path]:
     """Writes datasets, tables, figures and the report."""
     from rrjax.study import drawings, paper
-    from rrjax.study.paper import claims_table
     from rrjax.study.report import provenance, write_dataset, write_figures, write_report
 
     what, folder, jobs, em = evaluation.what, evaluation.folder, evaluation.jobs, evaluation.em
@@ -253,21 +251,14 @@ def _write(evaluation: Evaluation, status: Status) -> list[Path]:
         status.update(Text(f"Drawing {number} of {len(listed)}: {drawing.title} …"))
 
     with closing(write_figures(folder / "figures", listed, begun)) as drawn:
-        write_report(
-            report,
-            title=title,
-            summary=summary,
-            datasets=datasets,
-            figures=drawn,
-            extra_tables=claims_table(datasets["study"]) if what in ("paper", "quick") and "study" in datasets else (),
-        )
+        write_report(report, title=title, summary=summary, datasets=datasets, figures=drawn)
     return [*files, folder / "figures", report]
 
 
 def _summarize(jobs: list[Job]) -> bool:
     """Prints what was run and the ranking of the estimators; returns whether there was a ranking."""
     from rrjax.study.checkpoint import computing_time
-    from rrjax.study.rankings import ranking, ranking_note, ranking_rows
+    from rrjax.study.report import ranking, ranking_note, ranking_rows
 
     any_ranked = False
     for job in jobs:

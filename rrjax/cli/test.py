@@ -13,7 +13,6 @@ from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Command, Output, flags
-from rrjax.cli.outlets import deliver
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import (
     PANEL,
@@ -131,13 +130,13 @@ def fit(
         collection = read_collection(Files(reports, reading), epsilon, design)
         theta = None
         if other is not None:
-            from rrjax.reports.truth import read_truth
+            from rrjax.reports.comparison import read_truth
 
             theta = read_truth(other.source, other.reading.counts, collection, "against")
         status.update("Testing …")
         with ending_at_once():
             answer = collection.test_fit(theta, **vars(options))
-    deliver(answer, "test fit", output)
+    show.deliver(answer, "test fit", output)
 
 
 @app.command(cls=Command)
@@ -155,14 +154,14 @@ def equal(
 
     rrjax test equal before.parquet after.parquet
     """
-    from rrjax.reports.collection_tests import test_equal
+    from rrjax.reports.hypotheses import test_equal
 
     with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
         status.update("Testing …")
         with ending_at_once():
             answer = test_equal(collections, **vars(options))
-    deliver(answer, "test equal", output)
+    show.deliver(answer, "test equal", output)
 
 
 @app.command(cls=Command)
@@ -185,14 +184,14 @@ def trend(
 
     rrjax test trend 2023.parquet 2024.parquet 2025.parquet --category Rome
     """
-    from rrjax.reports.collection_tests import test_trend
+    from rrjax.reports.hypotheses import test_trend
 
     with show.status("Counting …") as status:
         collections = _read_collections(reports, reading, epsilon or [], design)
         status.update("Testing …")
         with ending_at_once():
             answer = test_trend(collections, time or None, category, **vars(options))
-    deliver(answer, "test trend", output)
+    show.deliver(answer, "test trend", output)
 
 
 @app.command(cls=Command)
@@ -225,7 +224,7 @@ def independent(
     two reports in each row, which were randomized separately; no ε is needed then, because the reports are independent
     exactly if the values are. That holds for answers to survey designs too, without naming the design.
     """
-    from rrjax.reports.independence import independence_of, paired
+    from rrjax.reports.hypotheses import independence_of, paired
     from rrjax.reports.testing import Simulation
 
     with show.status("Counting …") as status:
@@ -233,7 +232,7 @@ def independent(
         status.update("Testing …")
         with ending_at_once():
             answer = independence_of(data, Simulation(**vars(options)))
-    deliver(answer, "test independent", output)
+    show.deliver(answer, "test independent", output)
 
 
 def _read_collections(

@@ -134,11 +134,7 @@ def check_positive(epsilon: Float[Array, ""]) -> None:
 def as_epsilons(
     epsilon: ArrayLike, batch: tuple[int, ...], dtype: jax.typing.DTypeLike, used: Bool[ArrayLike, "*s"] | bool = True
 ) -> Float[Array, "*s"]:
-    """ε for each example of a batch; NaN if it is traced and not positive.
-
-    Raises:
-        ValueError: Not real numbers, another shape, or a known ε of a used example that is not positive.
-    """
+    """ε for each example of a batch; NaN if it is traced and not positive, `ValueError` if it is known and used."""
     epsilon = as_array(epsilon, "epsilon")
     if not is_real(epsilon):
         raise ArgumentError.about("epsilon", f"must be real numbers, got dtype {epsilon.dtype}")
@@ -207,10 +203,9 @@ def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: s
     return gathered(jnp.asarray(theta, _float32_or_wider(theta.dtype)))
 
 
-def is_distribution(theta: Float[Array, " K"], tolerance: float | None = None) -> Bool[Array, ""]:
-    """Whether no share is negative and their sum is one, to within a tolerance; None is √eps of the dtype."""
-    largest = float(jnp.finfo(theta.dtype).eps) ** 0.5 if tolerance is None else tolerance
-    return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= largest)
+def is_distribution(theta: Float[Array, " K"], tolerance: float) -> Bool[Array, ""]:
+    """Whether no share is negative and their sum is one, to within a tolerance."""
+    return (jnp.min(theta) >= 0) & (jnp.abs(accurate_sum(theta) - 1) <= tolerance)
 
 
 def _float32_or_wider(dtype):
@@ -226,18 +221,13 @@ def as_weights(counts: np.ndarray | Array) -> Float[Array, " K"]:
 
 
 def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
-    """Counts in their final dtype; shape and dtype are checked, values are not.
-
-    Raises:
-        ValueError: Not one-dimensional, K < 2, not real numbers, integers on the host, or of a wider dtype, that, or
-            whose total, the default integer dtype cannot hold, or a tally or mixture of another mechanism.
-    """
+    """Counts in their final dtype; `ValueError` for a wrong shape or dtype, and for integers that would wrap in it."""
     if dataclasses.is_dataclass(counts):
         raise ArgumentError.about(
             name,
             f"must be those of k-ary randomized response, not a {type(counts).__name__}: the likelihood has a "
             "maximum in closed form for that mechanism alone, and so have the tests and profiles made of it. inv, "
-            "inv_n, inv_p, cv_threshold, intervals, quantile, goodness_of_fit_test, equality_test and trend_test take "
+            "inv_n, inv_p, intervals, quantile, goodness_of_fit_test, equality_test and trend_test take "
             "a Tally; nll, score, certificate and ibu take a Mixture",
         )
     counts = as_array(counts, name)
@@ -300,11 +290,7 @@ def unscaled(given: Any, counts: Shaped[Array, " K"]) -> Shaped[Array, " K"]:
 def as_counts_of(
     counts: ArrayLike, size: int, unit: str, name: str = "counts", *, whole: bool = False
 ) -> Shaped[Array, " M"]:
-    """Counts `[size]`, one for each `unit`, checked.
-
-    Raises:
-        ValueError: A wrong shape or dtype, or, if `whole`, counts that are not integers.
-    """
+    """Counts `[size]`, one for each `unit`, checked by `as_counts`."""
     counts = as_counts(counts, name, whole=whole)
     if counts.shape != (size,):
         raise ArgumentError(f"{name} must have shape [{size}], one a {unit}; got {counts.shape}", argument=name)
@@ -356,11 +342,7 @@ class Survey(NamedTuple):
 
 
 def survey(counts: Shaped[Array, " K"]) -> Survey:
-    """Total and validity of counts, in one pass, also under tracing.
-
-    Raises:
-        ValueError: Too many integers: their sum could wrap without detection.
-    """
+    """Total and validity of counts, in one pass, also under tracing; `ValueError` if a wrap could be missed."""
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = jnp.sum(counts)
         return Survey(total, jnp.zeros_like(total), (jnp.min(counts) >= 0) & jnp.isfinite(total))

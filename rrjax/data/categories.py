@@ -102,14 +102,7 @@ class Fingerprint(str):
 
     @classmethod
     def of(cls, labels: Iterable[Any]) -> Fingerprint:
-        """The fingerprint of labels.
-
-        Args:
-            labels: `[K]`, in the order of the categories: a `range`, or numbers or texts.
-
-        Returns:
-            The fingerprint. Integers count as the texts of their digits.
-        """
+        """The fingerprint of labels `[K]`, a `range`, numbers or texts; integers count as the texts of their digits."""
         known = labels if isinstance(labels, range) and labels.step == 1 else _as_range(tuple(map(str, labels)))
         hashed = [known.start, known.stop] if isinstance(known, range) else known
         made = cls(hashlib.sha256(json.dumps(hashed).encode()).hexdigest())
@@ -118,11 +111,7 @@ class Fingerprint(str):
 
 
 def as_fingerprint(domain: Any) -> Fingerprint | None:
-    """The fingerprint of a domain (`rrjax.io.domain.Domain`) or of labels; a fingerprint or None unchanged.
-
-    Raises:
-        ValueError: A text that is not a fingerprint.
-    """
+    """The fingerprint of a domain (`rrjax.io.domain.Domain`) or of labels; a fingerprint or None unchanged."""
     if domain is None or isinstance(domain, Fingerprint):
         return domain
     if isinstance(domain, str):  # the form in an exported function

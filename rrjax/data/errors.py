@@ -99,17 +99,9 @@ class MissingPackage(Located, ImportError):  # noqa: N818
 
 
 def check_installed(extra: str, purpose: str, *packages: str) -> None:
-    """Raises `MissingPackage` unless all packages are installed.
+    """Raises `MissingPackage` unless all packages are installed; `purpose` is the subject of the message.
 
     Called before the work, not where its result is written: what was computed would be lost.
-
-    Args:
-        extra: The extra of rrjax that installs them.
-        purpose: What they are needed for; the subject of the message.
-        *packages: Names as they are imported.
-
-    Raises:
-        MissingPackage: One or more are not installed.
 
     Example:
         >>> check_installed("study", "A study", "json")
@@ -178,16 +170,7 @@ def _flag_of(argument):
 
 
 def check_rate(argument: str, value: float, *, small: bool = False) -> None:
-    """Refuses a level or rate outside of (0, 1).
-
-    Args:
-        argument: Its name.
-        value: The level or rate.
-        small: Whether it is the probability of an error, for the hint of what was meant.
-
-    Raises:
-        ArgumentError, UsageError: It is outside.
-    """
+    """Refuses a level or rate outside of (0, 1); `small` if it is the probability of an error, for the hint."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise refusal(argument, f"{option(argument)} must be a number between 0 and 1, got {value!r}", value=value)
     if not 0 < value < 1:

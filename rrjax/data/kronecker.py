@@ -19,7 +19,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Dense, Lift
+from rrjax.data.linear_maps import Dense, Lift, matrix_of
 from rrjax.numerics.products import matmul, tensordot
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum
@@ -81,7 +81,7 @@ def with_missing(factor: Factor) -> Factor:
     """The channel with one more kind of report, the missing one, which says nothing: all values have it alike."""
     rows, size = factor.lift.shape
     dtype = float_dtype()
-    matrix = jax.vmap(factor.lift, out_axes=1)(jnp.eye(size, dtype=dtype))
+    matrix = matrix_of(factor.lift, dtype)
     base = jnp.broadcast_to(jnp.asarray(factor.base, dtype), rows)
     return Factor(jnp.append(base, 1), Dense(jnp.concatenate([matrix, jnp.zeros((1, size), dtype)])))
 
@@ -116,8 +116,7 @@ def _as_matrix(group):
     if not group:
         return []
     whole = Kronecker(tuple(group))
-    eye = jnp.eye(whole.shape[1], dtype=float_dtype())
-    return [Factor(whole.base, Dense(jax.vmap(whole, out_axes=1)(eye)))]
+    return [Factor(whole.base, Dense(matrix_of(whole, float_dtype())))]
 
 
 def _sums(rows):

@@ -51,57 +51,42 @@ class Lift(Protocol):
         ...
 
 
-@register(data_fields=["scale"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
-class Scaling(Lift):
-    """Lift `scale`·I, for reports that name one category each.
+class Symmetric(Lift):
+    """A lift `[K, K]` of reports that are categories, likely from each other alike."""
 
-    Attributes:
-        scale: Scalar, not negative.
-        num_categories: K. Static.
-    """
-
-    scale: ArrayLike
     num_categories: int
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.num_categories, self.num_categories
 
-    def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
-        return jnp.asarray(self.scale, theta.dtype) * theta
-
     def transpose(self, weights: Float[Array, " K"]) -> Float[Array, " K"]:
-        return jnp.asarray(self.scale, weights.dtype) * weights
+        return self(weights)
 
 
 @register(data_fields=["scale", "others"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class Naming(Lift):
+class Scaling(Symmetric):
     """Lift of reports that name one category each: `scale`·I or, if others than its users do so, `scale`·(11ᵀ − I).
 
     Attributes:
         scale: Scalar, not negative.
-        others: Scalar boolean: whether they are likelier from all others.
         num_categories: K. Static.
+        others: Scalar boolean: whether they are likelier from all others; None is never, and the lift is diagonal.
     """
 
     scale: ArrayLike
-    others: ArrayLike
     num_categories: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.num_categories, self.num_categories
+    others: ArrayLike | None = None
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
+        scale = jnp.asarray(self.scale, theta.dtype)
+        if self.others is None:
+            return scale * theta
         # The sum of the others, without a difference of nearly equal numbers.
         before = jnp.append(jnp.zeros_like(theta[:1]), jnp.cumsum(theta[:-1]))
         after = jnp.append(jnp.cumsum(theta[:0:-1])[::-1], jnp.zeros_like(theta[:1]))
-        return jnp.asarray(self.scale, theta.dtype) * jnp.where(self.others, before + after, theta)
-
-    def transpose(self, weights: Float[Array, " K"]) -> Float[Array, " K"]:
-        return self(weights)
+        return scale * jnp.where(self.others, before + after, theta)
 
 
 @register(data_fields=["matrix", "scale"])
@@ -235,16 +220,7 @@ class Sparse(Lift):
 
     @classmethod
     def of(cls, supports: Sequence[ArrayLike] | np.ndarray, num_categories: int, scale: ArrayLike = 1.0) -> Sparse:
-        """The lift, from the categories that each report supports.
-
-        Args:
-            supports: U lists of categories, 0 … K − 1, in any order, each once; or an array of them `[U, w]`.
-            num_categories: K.
-            scale: Scalar, not negative.
-
-        Raises:
-            ValueError: A category outside the domain, or twice in a list.
-        """
+        """The lift, from U lists of categories, 0 … K − 1, in any order, each once; or an array of them `[U, w]`."""
         lists = [np.asarray(support, int).ravel() for support in supports]
         lengths = np.asarray([len(one) for one in lists], int)
         members = np.concatenate([*lists, np.zeros(0, int)])
@@ -315,6 +291,13 @@ class Concatenated(Lift):
         return jax.vmap(accurate_sum, in_axes=1)(jnp.stack(products))
 
 
+def matrix_of(lift: Lift, dtype: jax.typing.DTypeLike) -> Float[Array, "U K"]:
+    """The matrix of a lift."""
+    if isinstance(lift, Dense):
+        return jnp.asarray(lift.scale, dtype) * lift.matrix.astype(dtype)
+    return jax.vmap(lift, out_axes=1)(jnp.eye(lift.shape[1], dtype=dtype))
+
+
 def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | Dense:
     """The lift `scale`·supported, by lists if few entries are set."""
     if SPARSE_RATIO * supported.sum() >= supported.size:
@@ -325,7 +308,7 @@ def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | 
 
 @register(data_fields=["rate"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
-class Decay(Lift):
+class Decay(Symmetric):
     """Lift exp(−rate·|u − i|), for reports whose probability falls with the distance from the value.
 
     A product is the sum of the recurrence f_u = θ_u + e^−rate·f_(u−1) from below and the same from above, each by
@@ -339,17 +322,10 @@ class Decay(Lift):
     rate: ArrayLike
     num_categories: int
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.num_categories, self.num_categories
-
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " K"]:
         rate = as_scalar(self.rate, theta.dtype, "rate")
         below, above = _decaying(theta, rate), _decaying(theta[::-1], rate)[::-1]
         return below + jnp.exp(-rate) * jnp.append(above[1:], jnp.zeros_like(above[:1]))
-
-    def transpose(self, weights: Float[Array, " K"]) -> Float[Array, " K"]:
-        return self(weights)
 
 
 def _decaying(x, rate):

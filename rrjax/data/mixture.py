@@ -133,11 +133,7 @@ class Reports(NamedTuple):
 
 
 def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | None = None) -> tuple[Array, Reports]:
-    """A mixture and a distribution in their final dtypes; None is the uniform distribution.
-
-    Raises:
-        ValueError: An ε with the mixture, or a θ of another length.
-    """
+    """A distribution (None is the uniform one) and a mixture in their final dtypes; `ValueError` for an ε with it."""
     if epsilon is not None:
         message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"
         raise ArgumentError(message, argument="epsilon")

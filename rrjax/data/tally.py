@@ -295,11 +295,7 @@ def _settled(support):
 
 
 def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) -> Tally:
-    """A tally with checked shapes and final dtypes.
-
-    Raises:
-        ValueError: An ε with the tally, several tallies at once, or floats in place of integers.
-    """
+    """A tally with checked shapes and final dtypes, of integers if `whole`; `ValueError` for an ε with it."""
     if epsilon is not None:
         message = f"a tally has its own rates, p and q: leave epsilon out (got {epsilon})"
         raise ArgumentError(message, argument="epsilon")
@@ -339,11 +335,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
-    """The numbers of a tally, or of counts of randomized response at ε; the counts must be integers.
-
-    Raises:
-        ValueError: A wrong shape or dtype, K < 2, an ε with a tally, or counts without ε.
-    """
+    """The numbers of a tally, or of counts of randomized response at ε; the counts must be integers."""
     if isinstance(counts, Tally):
         return of_tally(as_tally(counts, epsilon, whole=True))
     return _of_counts(*as_survey(counts, epsilon, whole=True))

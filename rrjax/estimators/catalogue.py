@@ -1,26 +1,27 @@
 """Estimators and metrics by name, for the command line, studies, figures and reports.
 
-An entry here adds one, under the same name everywhere.
+An entry here adds one, under the same name everywhere: for counts and tallies, whole reports, numbers, columns that are
+randomized apart, and many collections at once.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from rrjax.data.mixture import Mixture
-from rrjax.estimators import em, metrics, postprocessing
-from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
-from rrjax.estimators.cross_validation import cv_threshold
-from rrjax.estimators.empirical_bayes import empirical_bayes
+from rrjax.estimators import em, in_rows, laplace, metrics, postprocessing
+from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star, projected_shares
+from rrjax.estimators.empirical_bayes import empirical_bayes, ordered_bayes
+from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.estimators.likelihood import nll
 from rrjax.estimators.maximum_likelihood import mle, naming_law
-from rrjax.estimators.ordered_bayes import ordered_bayes
 from rrjax.numerics.sums import accurate_sum
 
 __all__ = ["ESTIMATORS", "METRICS", "Estimator", "Metric"]
@@ -44,7 +45,7 @@ class Estimator(NamedTuple):
 
     Attributes:
         name: Name in files, datasets and on the command line.
-        function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`.
+        function: `f(counts, epsilon) -> theta`, or `f(key, counts, epsilon) -> theta`; for numbers, `f(mixture)`.
         title: Title in tables and figures.
         style: Style in figures.
         note: A description that may follow its title and a colon; or a function that returns one, of counts, the result
@@ -54,8 +55,11 @@ class Estimator(NamedTuple):
         by_name: Whether it runs only if its name is given, not with all estimators.
         whole_reports: Whether `full` takes the likelihood of whole reports beside a tally, as `mixture`.
         equal_rates: Whether it is only for mechanisms whose rates are equal for all categories.
-        needs: Its input from a mechanism: "tally", "mixture", or "counts", which only k-ary randomized response has.
+        needs: Its input from a mechanism: "tally", "mixture", or "counts", which only k-ary randomized response has. Or
+            "numbers" (the mixture of their bins) or "columns" (joint counts) for those of `ENTRIES` alone.
         full: `f(counts, epsilon)` to a result with the estimate as its `theta`, if note or caution needs more of it.
+        in_rows: The same for many collections: `f(collections) -> [R, W]`; see `rrjax.estimators.in_rows`.
+        of_columns: The same for `rrjax.study.JointCounts`, of columns that are randomized apart.
     """
 
     name: str
@@ -68,14 +72,15 @@ class Estimator(NamedTuple):
     by_name: bool = False
     whole_reports: bool = False
     equal_rates: bool = False
-    needs: Literal["tally", "mixture", "counts"] = "tally"
+    needs: Literal["tally", "mixture", "counts", "numbers", "columns"] = "tally"
     full: Callable[..., Any] | None = None
+    in_rows: Callable[[Collections], Array] | None = None
+    of_columns: Callable[..., Array] | None = None
 
-    def __call__(self, counts: Any, epsilon: Any, *, key: Array | None = None) -> Array:
-        """The estimate. An estimator that draws random numbers uses the key 0 if none is given."""
-        if not takes_key(self.function):
-            return self.function(counts, epsilon)
-        return self.function(jax.random.key(0) if key is None else key, counts, epsilon)
+    def __call__(self, counts: Any, epsilon: Any) -> Array:
+        """The estimate; of an estimator that draws random numbers, with the key 0."""
+        key = (jax.random.key(0),) if takes_key(self.function) else ()
+        return self.function(*key, counts, epsilon)
 
     def found(self, counts: Any, epsilon: Any, mixture: Any = None) -> tuple[Array, Any]:
         """The estimate, and the result of `full` or None; a mixture is for estimators of `whole_reports`."""
@@ -104,6 +109,7 @@ class Metric(NamedTuple):
         unit: Unit in words.
         whole_reports: Whether it needs the likelihood of whole reports, which a `Tally` does not have.
         simplex: Whether it is defined for distributions only: shares of at least zero that sum to one.
+        in_rows: `f(errors) -> [R]`, the same for many collections, if it has such a function.
     """
 
     name: str
@@ -113,6 +119,7 @@ class Metric(NamedTuple):
     unit: str
     whole_reports: bool = False
     simplex: bool = False
+    in_rows: Callable[[Errors], Array] | None = None
 
 
 def takes_key(estimator: Callable[..., Any]) -> bool:
@@ -124,16 +131,18 @@ def takes_key(estimator: Callable[..., Any]) -> bool:
     return bool(parameters) and parameters[0] == "key"
 
 
-def _ibu(counts, epsilon):
-    return em.ibu(counts, epsilon).theta
+def _theta_of(function: Callable[..., Any]) -> Callable[..., Array]:
+    """The function that returns the estimate of a result alone."""
+
+    @wraps(function)
+    def theta(*given: Any) -> Array:
+        return function(*given).theta
+
+    return theta
 
 
-def _empirical_bayes(counts, epsilon):
-    return empirical_bayes(counts, epsilon).theta
-
-
-def _ordered_bayes(counts, epsilon):
-    return ordered_bayes(counts, epsilon).theta
+def _joint_bayes(counts, epsilon=None):
+    return laplace.joint_bayes(counts.mixture, counts.product.shape).theta
 
 
 def _ordered_bayes_note(counts, found, gap):
@@ -151,6 +160,9 @@ _IBU_NOTE = (
     "maximum likelihood by iteration (iterative Bayesian update); it has no exact zeros: the smallest shares are below "
     "the tolerance of the last iteration"
 )
+
+
+_MLE_NOTE = "maximum likelihood, the distribution under which these reports are most probable"
 
 
 def _is_closed(counts):
@@ -177,8 +189,12 @@ def _empirical_bayes_caution(counts, found, gap):
 _SUM_NOT_ONE = "The shares of {} do not sum to one."
 
 
-def _named(name, function, title, style, note, caution=""):
-    return Estimator(name, function, title, style, note, caution.format(title), by_name=True)
+def _named(name, function, title, style, note, caution="", **more):
+    return Estimator(name, function, title, style, note, caution.format(title), by_name=True, **more)
+
+
+def _positive(counts):
+    return jnp.maximum(counts.unbiased, 0)
 
 
 def _of(measure):
@@ -198,148 +214,197 @@ def _of_distributions(metric):
 _CLIPPED_NOTE = "the unbiased estimate, with zero in place of negative shares"
 
 # Markers go from large and hollow to small and filled, so that each shows where estimates coincide.
-ESTIMATORS: dict[str, Estimator] = {
-    entry.name: entry
-    for entry in (
-        Estimator(
-            "mle_star",
-            mle_star,
-            "MLE*",
-            Style("#1b4f8a", "-", "s", 7.5),
-            "maximum likelihood, the distribution under which these reports are most probable",
-            needs="counts",
-        ),
-        Estimator(
-            "inv_p",
-            inv_p,
-            "InvP",
-            Style("#d9702b", "--", "o", 5),
-            "the distribution nearest to the unbiased estimate (its projection)",
-        ),
-        Estimator(
-            "inv_n",
-            inv_n,
-            "InvN",
-            Style("#3d8b57", "-.", "D", 3.2, filled=True),
-            f"{_CLIPPED_NOTE}, scaled to sum to one",
-        ),
-        Estimator(
-            "inv",
-            inv,
-            "Inv",
-            Style("#808080", ":", "x", 5),
-            "the unbiased estimate, by inverting the randomization; shares may be negative, and then it is not a "
-            "distribution",
-        ),
-        Estimator(
-            "cv_threshold",
-            cv_threshold,
-            "CV threshold",
-            Style("#8a3f8f", (0, (5, 1, 1, 1, 1, 1)), "^", 5),
-            "shares of the reports above a threshold that cross-validation chose",
-            equal_rates=True,
-        ),
-        Estimator(
-            "empirical_bayes",
-            _empirical_bayes,
-            "Emp. Bayes",
-            Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
-            "posterior means (empirical Bayes), made for a small squared error; the prior is estimated from the same "
-            "reports",
-            _empirical_bayes_caution,
-            whole_reports=True,
-            full=empirical_bayes,
-        ),
-        Estimator(
-            "ordered_bayes",
-            _ordered_bayes,
-            "Ordered Bayes",
-            Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
-            _ordered_bayes_note,
-            ordered=True,
-            whole_reports=True,
-            equal_rates=True,
-            full=ordered_bayes,
-        ),
-        Estimator(
-            "ibu",
-            _ibu,
-            "IBU",
-            Style("#7a6a2f", (0, (8, 2)), "v", 5),
-            _IBU_NOTE,
-            _ibu_caution,
-            needs="mixture",
-        ),
-        Estimator(
-            "mle",
-            mle,
-            "MLE",
-            Style("#0f3a6b", (0, (1, 1)), "s", 6),
-            _mle_note,
-            _mle_caution,
-            by_name=True,
-            needs="mixture",
-        ),
-        # The list of Wang et al., NDSS 2020, by its names, and the method of Ye et al., NDSS 2025.
-        _named(
-            "base_pos", postprocessing.base_pos, "Base-Pos", Style("#5b7fa6", "-", "+", 6), _CLIPPED_NOTE, _SUM_NOT_ONE
-        ),
-        _named(
-            "post_pos", postprocessing.base_pos, "Post-Pos", Style("#2f6f8f", "--", "x", 4), _CLIPPED_NOTE, _SUM_NOT_ONE
-        ),
-        _named(
-            "base_cut",
-            postprocessing.base_cut,
-            "Base-Cut",
-            Style("#3a5a7d", "-.", "1", 6),
-            "the unbiased estimate, with zero in place of shares that are not significantly above zero",
-            _SUM_NOT_ONE,
-        ),
-        _named(
-            "norm",
-            postprocessing.norm,
-            "Norm",
-            Style("#77773a", ":", "2", 6),
-            "the unbiased estimate, with the same amount added to each share so that all sum to one; shares may be "
-            "negative",
-        ),
-        _named("norm_mul", inv_n, "Norm-Mul", Style("#5fa36f", "-.", "d", 4), "InvN by another name"),
-        _named("norm_sub", inv_p, "Norm-Sub", Style("#e08f52", "--", "8", 4), "InvP by another name"),
-        _named(
-            "norm_cut",
-            postprocessing.norm_cut,
-            "Norm-Cut",
-            Style("#a65a2e", (0, (4, 1, 1, 1)), "3", 6),
-            "the largest shares of the unbiased estimate, as many as sum to at most one",
-            _SUM_NOT_ONE,
-        ),
-        _named(
-            "power",
-            postprocessing.power,
-            "Power",
-            Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True),
-            "posterior means under a prior in which shares follow a power law",
-            _SUM_NOT_ONE,
-        ),
-        _named(
-            "power_ns",
-            postprocessing.power_ns,
-            "PowerNS",
-            Style("#9b6fc2", (0, (6, 2, 1, 2)), "H", 5),
-            "the distribution nearest to the shares of Power",
-        ),
-        Estimator(
-            "mixture_reduction",
-            postprocessing.mixture_reduction,
-            "MR",
-            Style("#2f8f83", (0, (2, 1)), "4", 6),
-            "maximum likelihood after small categories are merged; merged categories have equal shares",
-            by_name=True,
-            needs="counts",
-        ),
-    )
-}
-"""All estimators by name, those of `rrjax.estimators.names`."""
+ENTRIES: tuple[Estimator, ...] = (
+    Estimator(
+        "mle_star",
+        mle_star,
+        "MLE*",
+        Style("#1b4f8a", "-", "s", 7.5),
+        _MLE_NOTE,
+        needs="counts",
+        in_rows=in_rows.mle_star,
+    ),
+    Estimator(
+        "inv_p",
+        inv_p,
+        "InvP",
+        Style("#d9702b", "--", "o", 5),
+        "the distribution nearest to the unbiased estimate (its projection)",
+        in_rows=in_rows.inv_p,
+        of_columns=lambda counts: projected_shares["newton"](counts.unbiased),
+    ),
+    Estimator(
+        "inv_n",
+        inv_n,
+        "InvN",
+        Style("#3d8b57", "-.", "D", 3.2, filled=True),
+        f"{_CLIPPED_NOTE}, scaled to sum to one",
+        in_rows=in_rows.inv_n,
+        of_columns=lambda counts: _positive(counts) / accurate_sum(_positive(counts)),
+    ),
+    Estimator(
+        "inv",
+        inv,
+        "Inv",
+        Style("#808080", ":", "x", 5),
+        "the unbiased estimate, by inverting the randomization; shares may be negative, and then it is not a "
+        "distribution",
+        in_rows=in_rows.inv,
+        of_columns=lambda counts: counts.unbiased,
+    ),
+    Estimator(
+        "empirical_bayes",
+        _theta_of(empirical_bayes),
+        "Emp. Bayes",
+        Style("#b3353f", (0, (3, 1)), "p", 4.5, filled=True),
+        "posterior means (empirical Bayes), made for a small squared error; the prior is estimated from the same "
+        "reports",
+        _empirical_bayes_caution,
+        whole_reports=True,
+        full=empirical_bayes,
+    ),
+    Estimator(
+        "ordered_bayes",
+        _theta_of(ordered_bayes),
+        "Ordered Bayes",
+        Style("#c08a1e", (0, (3, 1, 1, 1)), "h", 4, filled=True),
+        _ordered_bayes_note,
+        ordered=True,
+        whole_reports=True,
+        equal_rates=True,
+        full=ordered_bayes,
+    ),
+    Estimator(
+        "ibu",
+        _theta_of(em.ibu),
+        "IBU",
+        Style("#7a6a2f", (0, (8, 2)), "v", 5),
+        _IBU_NOTE,
+        _ibu_caution,
+        needs="mixture",
+        of_columns=lambda counts: em.ibu(counts.mixture).theta,
+    ),
+    Estimator(
+        "mle",
+        mle,
+        "MLE",
+        Style("#0f3a6b", (0, (1, 1)), "s", 6),
+        _mle_note,
+        _mle_caution,
+        by_name=True,
+        needs="mixture",
+        of_columns=lambda counts: em.ibu(counts.mixture).theta,
+    ),
+    # The list of Wang et al., NDSS 2020, by its names, and the method of Ye et al., NDSS 2025.
+    _named(
+        "base_pos",
+        postprocessing.base_pos,
+        "Base-Pos",
+        Style("#5b7fa6", "-", "+", 6),
+        _CLIPPED_NOTE,
+        _SUM_NOT_ONE,
+        of_columns=_positive,
+    ),
+    _named(
+        "base_cut",
+        postprocessing.base_cut,
+        "Base-Cut",
+        Style("#3a5a7d", "-.", "1", 6),
+        "the unbiased estimate, with zero in place of shares that are not significantly above zero",
+        _SUM_NOT_ONE,
+    ),
+    _named(
+        "norm",
+        postprocessing.norm,
+        "Norm",
+        Style("#77773a", ":", "2", 6),
+        "the unbiased estimate, with the same amount added to each share so that all sum to one; shares may be "
+        "negative",
+    ),
+    _named(
+        "norm_cut",
+        postprocessing.norm_cut,
+        "Norm-Cut",
+        Style("#a65a2e", (0, (4, 1, 1, 1)), "3", 6),
+        "the largest shares of the unbiased estimate, as many as sum to at most one",
+        _SUM_NOT_ONE,
+    ),
+    _named(
+        "power",
+        postprocessing.power,
+        "Power",
+        Style("#6b4f9e", (0, (6, 2)), "X", 5, filled=True),
+        "posterior means under a prior in which shares follow a power law",
+        _SUM_NOT_ONE,
+    ),
+    _named(
+        "power_ns",
+        postprocessing.power_ns,
+        "PowerNS",
+        Style("#9b6fc2", (0, (6, 2, 1, 2)), "H", 5),
+        "the distribution nearest to the shares of Power",
+    ),
+    Estimator(
+        "mixture_reduction",
+        postprocessing.mixture_reduction,
+        "MR",
+        Style("#2f8f83", (0, (2, 1)), "4", 6),
+        "maximum likelihood after small categories are merged; merged categories have equal shares",
+        by_name=True,
+        needs="counts",
+    ),
+    Estimator(
+        "smooth_bayes",
+        _theta_of(laplace.smooth_bayes),
+        "Smooth Bayes",
+        Style("#b3353f", "-", "d", 5),
+        "the most probable smooth distribution, averaged over strengths of smoothing by the probability that each "
+        "gives to the reports",
+        needs="numbers",
+    ),
+    Estimator(
+        "ems",
+        _theta_of(em.ems),
+        "EMS",
+        Style("#7a6a2f", ":", "v", 5),
+        "EM with smoothing after every step",
+        needs="numbers",
+    ),
+    Estimator(
+        "mle",
+        lambda mixture: em.ibu(mixture, accelerate="newton").theta,
+        "MLE",
+        Style("#0f3a6b", (0, (1, 1)), "s", 6),
+        _MLE_NOTE,
+        needs="numbers",
+    ),
+    Estimator(
+        "joint_bayes",
+        _joint_bayes,
+        "Joint Bayes",
+        Style("#c23b6e", (0, (3, 1, 1, 1)), "P", 5),
+        "the posterior mean of the joint shares; the reports determine how much the columns interact",
+        needs="columns",
+        of_columns=_joint_bayes,
+    ),
+)
+"""All estimators."""
+ESTIMATORS: dict[str, Estimator] = {entry.name: entry for entry in ENTRIES if entry.needs not in ("numbers", "columns")}
+"""The estimators of one answer each, by name: those of `rrjax.estimators.names`."""
+
+
+def entry_of(function: Callable[..., Any]) -> Estimator | None:
+    """The entry of an estimator; None for functions of one's own."""
+    return next((entry for entry in ENTRIES if entry.function is function), None)
+
+
+def estimator_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Float[Array, "R W"]] | None:
+    """The estimator in rows that a function of one collection stands for; None for other functions."""
+    entry, own = entry_of(function), own_in_rows(function)
+    if entry is not None or own is None:
+        return None if entry is None else entry.in_rows
+    return lambda given: jnp.where(given.rows.used, own(given), 0)
+
 
 METRICS: dict[str, Metric] = {
     entry.name: entry
@@ -350,6 +415,7 @@ METRICS: dict[str, Metric] = {
             "mean squared error,\nsummed over categories",
             "MSE",
             "squared probability",
+            in_rows=in_rows.squared_error,
         ),
         Metric(
             "nll",
@@ -359,9 +425,24 @@ METRICS: dict[str, Metric] = {
             "nats per report",
             whole_reports=True,
             simplex=True,
+            in_rows=in_rows.nll,
         ),
-        Metric("tv", _of(metrics.total_variation), "total variation", "total variation", "probability"),
-        Metric("max_error", _of(metrics.max_error), "largest error of a category", "largest error", "probability"),
+        Metric(
+            "tv",
+            _of(metrics.total_variation),
+            "total variation",
+            "total variation",
+            "probability",
+            in_rows=in_rows.total_variation,
+        ),
+        Metric(
+            "max_error",
+            _of(metrics.max_error),
+            "largest error of a category",
+            "largest error",
+            "probability",
+            in_rows=in_rows.max_error,
+        ),
         Metric(
             "kl",
             _of_distributions(metrics.kl_divergence),

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rrjax.estimators.closed_form import inv, inv_n, inv_p, mle_star
 from rrjax.estimators.likelihood import terms_of_nll
 from rrjax.estimators.water_filling import Likelihood, Projection, fixed_point, from_below
 from rrjax.numerics.rows import Rows
@@ -74,7 +73,7 @@ def _active(given, level):
     return total, jnp.maximum(number, 1)  # it is zero only where there is no collection
 
 
-def _clipped(given):
+def inv_n(given):
     number = jnp.full_like(given.num_users, given.rows.length)
     level = given.rows.each(jax.vmap(Likelihood.exact), Likelihood(given.e1), given.num_users, number)
     return _filled(given, level, *_active(given, level.level))
@@ -90,21 +89,18 @@ def _solved(given, rule):
     return _filled(given, *fixed_point(partial(_active, given), partial(each, exact, rule), state))
 
 
-def _likeliest(given):
+def mle_star(given):
     return _solved(given, Likelihood(given.e1))
 
 
-def _projected(given):
+def inv_p(given):
     of_each = jax.vmap(Projection.of, (0, None, 0))
     return _solved(given, of_each(given.num_users, given.num_categories, given.e1))
 
 
-def _inverted(given):
+def inv(given):
     share = given.shares
     return jnp.where(given.rows.used, share + (given.num_categories * share - 1) * given.rows.spread(1 / given.e1), 0)
-
-
-_ESTIMATORS = ((inv, _inverted), (inv_n, _clipped), (inv_p, _projected), (mle_star, _likeliest))
 
 
 def own_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Array] | None:
@@ -115,15 +111,6 @@ def own_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Array] 
     `max` of `given.rows`, for arrays that are zero in cells that are not used.
     """
     return getattr(function, "in_rows", None)
-
-
-def estimator_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Float[Array, "R W"]] | None:
-    """The estimator in rows that a function of one collection stands for; None for other functions."""
-    known = next((in_rows for single, in_rows in _ESTIMATORS if single is function), None)
-    own = own_in_rows(function)
-    if known is not None or own is None:
-        return known
-    return lambda given: jnp.where(given.rows.used, own(given), 0)
 
 
 class Errors(NamedTuple):
@@ -139,21 +126,21 @@ class Errors(NamedTuple):
         return self.estimates - self.truth
 
 
-def _squared(errors):
+def squared_error(errors):
     (total,) = errors.given.rows.sum(errors.difference**2)
     return total
 
 
-def _absolute(errors):
+def total_variation(errors):
     (total,) = errors.given.rows.sum(jnp.abs(errors.difference))
     return total / 2
 
 
-def _largest(errors):
+def max_error(errors):
     return errors.given.rows.max(jnp.abs(errors.difference))[0]
 
 
-def _nll(errors):
+def nll(errors):
     given = errors.given
     phi = given.shares
 
@@ -163,12 +150,3 @@ def _nll(errors):
 
     (total,) = given.rows.sum(terms_of_nll(errors.estimates, phi, given.rows.spread(given.epsilon), when))
     return jnp.log1p((given.num_categories - 1) * jnp.exp(-given.epsilon)) - total
-
-
-METRICS: dict[str, Callable[[Errors], Float[Array, " R"]]] = {
-    "mse": _squared,
-    "tv": _absolute,
-    "max_error": _largest,
-    "nll": _nll,
-}
-"""The metrics that rows have, by their names in the catalogue."""

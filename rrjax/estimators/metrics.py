@@ -1,6 +1,7 @@
 """Distances of an estimate from a distribution: scalars of two arrays `[K]`; smaller is better.
 
-Accurate to the dtype at any K. NaN in, NaN out. Batches through `jax.vmap`.
+Accurate to the dtype at any K. NaN in, NaN out. Batches through `jax.vmap`. All raise `ValueError` if shapes differ or
+K < 2.
 """
 
 from __future__ import annotations
@@ -33,9 +34,6 @@ def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     Returns:
         Scalar, squared probability; at most 2 between distributions.
 
-    Raises:
-        ValueError: Shapes differ or K < 2.
-
     Example:
         >>> import rrjax
         >>> rrjax.metrics.squared_error([0.75, 0.25], [0.5, 0.5])
@@ -55,9 +53,6 @@ def squared_error_per_category(estimate: ArrayLike, truth: ArrayLike) -> Float[A
     Returns:
         Scalar, squared probability.
 
-    Raises:
-        ValueError: Shapes differ or K < 2.
-
     Example:
         >>> import rrjax
         >>> rrjax.metrics.squared_error_per_category([0.75, 0.25], [0.5, 0.5])
@@ -75,9 +70,6 @@ def total_variation(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
 
     Returns:
         Scalar, probability; at most 1 between distributions.
-
-    Raises:
-        ValueError: Shapes differ or K < 2.
 
     Example:
         >>> import rrjax
@@ -97,9 +89,6 @@ def max_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
 
     Returns:
         Scalar, probability.
-
-    Raises:
-        ValueError: Shapes differ or K < 2.
 
     Example:
         >>> import rrjax
@@ -121,9 +110,6 @@ def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
         Scalar, nats. Infinite if the estimate of a category that is not empty is zero; NaN if any share is negative.
         Derivatives where it is finite. If a sum is not one it is no divergence, and may be negative: then studies and
         `rrjax compare` omit it.
-
-    Raises:
-        ValueError: Shapes differ or K < 2.
 
     Example:
         >>> import rrjax
@@ -151,9 +137,6 @@ def wasserstein(estimate: ArrayLike, truth: ArrayLike, width: ArrayLike = 1.0) -
     Returns:
         Scalar, in the unit of `width`; at most (K − 1)·width between distributions. The total of both is not compared.
 
-    Raises:
-        ValueError: Shapes differ or K < 2.
-
     Example:
         >>> import rrjax
         >>> rrjax.metrics.wasserstein([0.5, 0.5, 0.0], [0.5, 0.0, 0.5], width=10.0)
@@ -172,9 +155,6 @@ def kolmogorov(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
 
     Returns:
         Scalar, probability.
-
-    Raises:
-        ValueError: Shapes differ or K < 2.
 
     Example:
         >>> import rrjax

@@ -1,11 +1,8 @@
 """The names of the estimators in the catalogue, for flags and their completion; without JAX."""
 
-USUAL = ("mle_star", "inv_p", "inv_n", "inv", "cv_threshold", "empirical_bayes", "ordered_bayes", "ibu")
+USUAL = ("mle_star", "inv_p", "inv_n", "inv", "empirical_bayes", "ordered_bayes", "ibu")
 """Estimators that run unless some are named; that for ordered categories only if the order means something."""
-BY_NAME = (
-    *("mle", "base_pos", "post_pos", "base_cut", "norm", "norm_mul", "norm_sub", "norm_cut", "power", "power_ns"),
-    "mixture_reduction",
-)
+BY_NAME = ("mle", "base_pos", "base_cut", "norm", "norm_cut", "power", "power_ns", "mixture_reduction")
 """Estimators that run only if they are named."""
 NAMES = (*USUAL, *BY_NAME)
 LIKELIEST, CLOSEST, CLOSEST_IN_ORDER = "mle_star", "empirical_bayes", "ordered_bayes"

@@ -1,350 +1,381 @@
-"""What empirical Bayes needs of a collection: the counts in cells, a grid of shares, likelihoods and posteriors.
+"""The prior of empirical Bayes: the distribution of the shares of all categories, estimated from their counts.
 
-Each count is taken as Binomial(N, q + d·θ) on its own. If every report supports the same number of categories, the sum
-of the counts is known, and the counts are taken as independent given that sum: of k-ary randomized response they are
-then Poisson, which is exact; of others the log-likelihood is (K−1)/K of the binomial one, which has their variance.
+`Prior.of` a `Histogram` is the one entry: a base prior (`base_prior`) → the maximum likelihood prior, smoothed towards
+it (`npmle`) → that prior moved towards posterior means that sum to one.
 
-On the scale x (2·√N·arcsin √μ, or 2·√(N·μ) for Poisson counts) a count has a standard deviation of about one. The grid
-has atoms less than one standard deviation apart where counts are dense: around the counts of empty categories and of
-equal shares. Farther out they lie farther apart, and each stands for the interval around it.
+**The base prior** averages three groups of Gamma distributions by their likelihoods: one Gamma; empty categories and
+one Gamma; two Gammas of different means. The groups have equal weights, and all members the mean 1/K. Members and
+weights were chosen by simulation (`validation/accuracy.py`).
+
+**The maximum likelihood prior** (NPMLE) has the weights g that maximize Σ_b w_b·log (L·g)_b + Σ_m b_m·log g_m over
+Σ g = 1 and Σ g·t = 0, for a positive smoothing b. This is strictly concave, so the weights are unique; the interior
+point whose slacks end at b is the solution.
+
+**The sum of the shares.** Under a prior of mean 1/K the posterior means sum to 1 + E. The error of the prior has a part
+in E (the sum has a variance H from it), and so have the errors of the shares (variance V). The prior is moved, as far
+as the counts allow it, until the excess is E·V/(V + H).
 """
 
 from __future__ import annotations
 
-from functools import reduce
+import math
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AxisType
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.data.arguments import Estimand
-from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Evidence
-from rrjax.numerics.bisection import bisected
+from rrjax.estimators.histogram import Histogram, posteriors
+from rrjax.numerics.newton import LARGEST_STEP, factored, length_within, raised, solved
+from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned, looked_up
-from rrjax.numerics.special import deviance
-from rrjax.numerics.sums import accurate_sum
 
-NUM_LARGEST = 64
-"""Number of largest counts with cells of their own."""
-SORTED_IN_ROWS_FROM = 2**16
-"""Number of categories from which on the largest counts are found without sorting all."""
-EVEN_WITHIN = 8.0
-"""Standard deviations around a centre within which the warped scale is nearly even."""
-NARROWEST_CELL = 0.25
-"""Smallest width of a cell on the warped scale."""
-MARGIN = 3.0
-"""Distance of the outermost atom beyond the counts, in standard deviations."""
-NO_NOISE = 1e-18
-"""Smallest expected number of reports; less noise than that makes no difference, and would overflow."""
+NUM_KNOTS = 512
+"""Number of knots of the table of each Gamma distribution."""
+LARGEST_LOGIT = 80.0
+"""Limit of the logits of distribution functions; beyond it masses are zero."""
+SHAPES = tuple(2.0**power for power in (*range(-6, 9), 10, 12, 16, 20))
+"""Shapes of the Gamma distributions. The coefficient of variation is the inverse root of the shape."""
+SHAPES_BESIDE_EMPTY = (0.5, 2.0, 8.0, 32.0, 256.0, 2.0**20)
+LEVELS = (0.1, 0.25, 0.5)
+"""Parts of all users in the lower of two groups of categories."""
+HOLDERS_STEP = 1.6
+"""Factor from one number of categories with large shares to the next."""
+LEAST_MASS = 1e-9
+"""Mass of the prior that is spread evenly over the atoms."""
+LAST_STEP = 0.01
+"""Largest squared length of the last step, in nats of all counts."""
+LARGEST_GAP = 0.1
+"""Largest distance from the maximum at the end, beside rounding, in nats of all counts."""
+SMALLEST_TARGET = 0.1
+"""Smallest target of a slack, as a part of the slack or of where it ends."""
+GAP_EPSILONS = 32
+"""The gap that rounding may leave, in machine epsilons, nats per count."""
+MAX_ITERS = 40
+"""Largest number of steps of the interior point; it needs some ten."""
+BASE_COUNTS = 20.0
+"""The weight of the base prior beside the counts of all categories."""
+LARGEST_FALL = 0.6
+"""Largest part of the mass at no share that one step takes from the sum of the shares."""
+LARGEST_RISE = 0.3
+"""Largest change of the sum of the shares by a step upwards, or by twice that mass."""
+MIXING_COUNTS = 0.5
+"""Added to the base prior's counts for the uncertainty of the prior, evenly over the atoms."""
+NUM_TURNS = 2
+"""Number of priors: the first with mean 1/K, the others with posterior means that sum to the aim of the one before."""
+LEAST_VARIANCE = 0.05
+"""Smallest variance of a share under all conditions, as a part of its variance under the prior alone."""
 
 
-class Noise(NamedTuple):
-    """The noise of the counts of a collection."""
+class Members(NamedTuple):
+    """Mixtures of two Gamma distributions of one shape; an empty category is a Gamma of mean zero. Arrays `[R]`."""
 
-    data: Evidence
-    poisson: Bool[Array, ""]
-    power: Float[Array, ""]  # the factor of log-likelihoods
-    q: Float[Array, ""]
-    never: Float[Array, ""]  # 1 − p
+    shape: np.ndarray  # the place in `SHAPES`
+    upper: np.ndarray  # mass of the upper Gamma
+    log_mean: np.ndarray  # of the upper Gamma
+    log_mean_below: np.ndarray  # of the lower Gamma; −∞ if it is at zero
+    log_prior: np.ndarray
+
+
+@cache
+def members_of(num_categories: int) -> Members:
+    """The members for K categories."""
+    size = num_categories
+    holders = [1]
+    while holders[-1] < size / 8:
+        holders.append(max(holders[-1] + 1, round(holders[-1] * HOLDERS_STEP)))
+    parts = [part for part in (0.5, 0.25, 0.125) if part > 0.5 / size]
+    parts += [number / size for number in holders if number < size / 8]
+    spread = 2 + math.log2(max(1, size / 16))
+    one = [(shape, 1.0, 0.0, -((math.log2(shape) / spread) ** 2) / 2) for shape in SHAPES]
+    spiked = [(shape, part, 0.0, 0.0) for part in parts for shape in SHAPES_BESIDE_EMPTY]
+    two = [
+        (shape, part, low, 0.0)
+        for part in parts
+        for shape in SHAPES_BESIDE_EMPTY[1:]
+        for low in LEVELS
+        if low / (1 - part) < 0.7 * (1 - low) / part
+    ]
+    rows = []
+    for group in (one, spiked, two):
+        total = np.logaddexp.reduce([row[3] for row in group])
+        rows += [(*row[:3], row[3] - total) for row in group]
+    shape, part, low, log_prior = (np.array(column) for column in zip(*rows, strict=True))
+    equal = 0.5 * max(0.0, 1 - 16 / size)
+    if equal:  # more weight of equal shares
+        place = len(SHAPES) - 1
+        log_prior[place] = -np.inf
+        log_prior[place] = math.log(equal / (1 - equal)) + np.logaddexp.reduce(log_prior)
+    with np.errstate(divide="ignore"):
+        log_mean = np.log((1 - low) / (size * part))
+        log_mean_below = np.log(low / (size * np.maximum(1 - part, 1e-300)))
+    return Members(np.searchsorted(SHAPES, shape), part, log_mean, log_mean_below, log_prior)
+
+
+@cache
+def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logits of the distribution function of each Gamma of mean one, at even places of log x; first place and step.
+
+    Before the first place, e⁻¹² or less, they are extrapolated linearly, which is rough for the smallest shapes.
+    """
+    logits, starts, steps = [], [], []
+    for shape in SHAPES:
+        low, high = max(-12.0, -13 / math.sqrt(shape)), math.log1p(13 / math.sqrt(shape) + 85 / shape)
+        fine = np.linspace(low, high, 16 * (NUM_KNOTS - 1) + 1)
+        x = np.exp(fine)
+        log_density = shape * (fine - np.expm1(fine))  # of log x, up to a constant
+        density = np.exp(log_density)
+        area = np.diff(fine) * (density[1:] + density[:-1]) / 2
+        # Mills' ratios beyond both ends.
+        below = np.cumsum(np.append(density[0] / (shape * (1 - x[0])), area))
+        above = np.cumsum(np.append(density[-1] / (shape * (x[-1] - 1)), area[::-1]))[::-1]
+        logits.append((np.log(below) - np.log(above))[::16])
+        starts.append(low)
+        steps.append((high - low) / (NUM_KNOTS - 1))
+    return np.array(logits), np.array(starts), np.array(steps)
+
+
+def masses(log_edges: Float[Array, " n"], shape: np.ndarray, log_mean: np.ndarray) -> Float[Array, "R n+1"]:
+    """The mass of Gamma distributions between edges of shares, and beyond the first and the last.
+
+    `shape` `[R]` has their places in `SHAPES`, `log_mean` `[R]` the logarithms of their means.
+    """
+    tables, starts, steps = _tables()
+    dtype = log_edges.dtype
+    place = (log_edges - (log_mean + starts[shape])[:, None].astype(dtype)) / steps[shape][:, None].astype(dtype)
+    knot = jnp.clip(place.astype(jnp.int32), 0, NUM_KNOTS - 2)
+    table = jnp.asarray(tables, dtype).ravel()
+    index = knot + (NUM_KNOTS * shape)[:, None].astype(np.int32)
+    left, right = looked_up(table, index), looked_up(table, index + 1)
+    logit = jnp.clip(left + (right - left) * (place - knot.astype(dtype)), -LARGEST_LOGIT, LARGEST_LOGIT)
+    # The difference of two numbers below one half keeps the digits of both tails.
+    down, up = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
+    upper = logit[:, :-1] > 0
+    inner = jnp.where(upper, up[:, :-1] - up[:, 1:], down[:, 1:] - down[:, :-1])
+    return jnp.concatenate([down[:, :1], inner, up[:, -1:]], axis=1)
+
+
+def base_prior(
+    table: Float[Array, "B M"], weight: Float[Array, " B"], log_edges: Float[Array, " M-1"], num_categories: int
+) -> Float[Array, " M"]:
+    """The masses of the atoms, averaged over all members; `table` has the likelihood of a count at an atom."""
+    members = members_of(num_categories)
+    upper = jnp.asarray(members.upper, table.dtype)
+    mass = upper[:, None] * masses(log_edges, members.shape, members.log_mean)
+    spiked = np.isneginf(members.log_mean_below)
+    two = np.flatnonzero(~spiked)
+    below = masses(log_edges, members.shape[two], members.log_mean_below[two])
+    rest = jnp.asarray(1 - members.upper, table.dtype)
+    mass = mass.at[:, 0].add(jnp.where(spiked, rest, 0))
+    mass = mass.at[two].add(rest[two][:, None] * below)
+    tiny = jnp.finfo(table.dtype).tiny
+    likelihood = matmul(weight, jnp.log(jnp.maximum(matmul(table, mass.T), tiny)))
+    posterior = jax.nn.softmax(likelihood + members.log_prior.astype(table.dtype))
+    return (1 - LEAST_MASS) * matmul(posterior, mass) + LEAST_MASS / table.shape[1]
+
+
+class Mixing(NamedTuple):
+    """Weights of a mixing distribution `[M]`, and the state of the interior point."""
+
+    weights: Float[Array, " M"]
+    slack: Float[Array, " M"]  # g·s
+    tilt: Float[Array, ""]  # the multiplier of Σ g·t = 0
+    done: Bool[Array, ""]
+    num_iters: Int[Array, ""]
+
+
+Constraint = Callable[[Float[Array, " M"], Float[Array, "B M"]], Float[Array, " M"]]
+"""The t of weights g and of the posteriors of all atoms, (L·g)-normalized rows of L∘g."""
+
+
+def start_of(t: Float[Array, " M"]) -> Mixing:
+    """Weights with Σ weights·t = 0, most of them where t is near zero."""
+    weights = 1 / (jnp.abs(t) + 1)
+    below = jnp.where(t < 0, weights, 0)
+    above = weights - below
+    below, above = below / jnp.sum(below), above / jnp.sum(above)
+    low, high = matmul(below, t), matmul(above, t)
+    weights = (high * below - low * above) / (high - low)
+    return Mixing(weights, weights, jnp.zeros_like(low), jnp.asarray(False), jnp.int32(0))
+
+
+def information(known: Float[Array, "B M"], w: Float[Array, " B"]) -> Float[Array, "M M"]:
+    """The negative second derivatives of the log-likelihood in the logarithms of the weights, without their sums."""
+    return matmul(known.T, known * w[:, None])
+
+
+def npmle(
+    table: Float[Array, "B M"],
+    weight: Float[Array, " B"],
+    smoothing: Float[Array, " M"],
+    constraint: Constraint,
+    start: Mixing,
+    max_iters: int = MAX_ITERS,
+) -> Mixing:
+    """The weights, from the likelihoods of counts at atoms, the numbers of counts, b, and the t of each step.
+
+    Koenker and Mizera, "Convex Optimization, Shape Constraints, Compound Decisions, and Empirical Bayes Rules", JASA
+    109, 2014: the mixture as a program for interior points.
+    """
+    num_counts = jnp.sum(weight)
+    largest_gap = LARGEST_GAP + GAP_EPSILONS * jnp.finfo(table.dtype).eps * num_counts
+    w = weight / num_counts
+
+    def body(state):
+        g, slack = state.weights, state.slack
+        known = posteriors(table, g)
+        t = constraint(g, known)
+        matrix = raised(information(known, w), slack)
+        n = matmul(w, known)
+        # A common part of all slopes has no effect, but would cost their differences digits.
+        towards = _newton(n - g, factored(matrix), g, t)
+        new, slack, tilt, dual = _step(g, slack, towards, smoothing)
+        y = new / g - 1
+        tilt = state.tilt + dual * (tilt - state.tilt)
+        found = Mixing(new, slack, tilt, state.done, state.num_iters + 1)
+        near = num_counts * matmul(y, matmul(matrix, y)) < LAST_STEP
+        gap = num_counts * gap_of(table, w, smoothing, t, found)
+        found = found._replace(done=near & (gap < largest_gap))
+        usable = jnp.all(jnp.isfinite(new)) & jnp.all(new > 0) & jnp.all(slack > 0)
+        last = state._replace(done=jnp.asarray(True), num_iters=found.num_iters)  # rounding allows no more
+        return jax.tree.map(lambda one, other: jnp.where(usable, one, other), found, last)
+
+    start = start._replace(done=jnp.asarray(False))
+    return lax.while_loop(
+        lambda state: ~state.done & (state.num_iters < max_iters), body, aligned(start, (table, w, smoothing))
+    )
+
+
+def _step(g, slack, towards, goal):
+    """A predictor and a corrector step, as in `rrjax.numerics.newton`, but to the slacks of the goal, not to zero."""
+    y, _ = towards(goal)
+    change = goal - slack - slack * y
+    primal, dual = length_within(y), length_within(change / slack)
+    distance = jnp.mean(jnp.abs(slack - goal))
+    predicted = jnp.mean(jnp.abs((1 + primal * y) * (slack + dual * change) - goal))
+    part = jnp.where(distance > 0, jnp.minimum((predicted / jnp.where(distance > 0, distance, 1)) ** 3, 1), 0)
+    target = goal + part * distance - primal * dual * y * change
+    target = jnp.maximum(target, SMALLEST_TARGET * jnp.minimum(goal, slack))
+    y, multiplier = towards(target)
+    change = target - slack - slack * y
+    primal, dual = (jnp.minimum(1, LARGEST_STEP * length) for length in map(length_within, (y, change / slack)))
+    return g * (1 + primal * y), (slack + dual * change) * (1 + primal * y), multiplier, dual
+
+
+def gap_of(table, w, smoothing, t, found: Mixing) -> Float[Array, ""]:
+    """An upper bound of the distance of the smoothed log-likelihood from its maximum with this t, per count.
+
+    By Jensen's inequality, for weights h with Σ h·t = 0, Σ w·log (Lh/Lg) + Σ b·log (h/g) ≤ S·log (Σ h·D/S), with
+    S = 1 + Σ b and D = Lᵀ(w/Lg) + b/g − tilt·t.
+    """
+    g = found.weights
+    total = 1 + jnp.sum(smoothing)
+    slopes = matmul(w / matmul(table, g), table) + smoothing / g - found.tilt * t
+    return total * jnp.log(jnp.max(slopes) / total)
+
+
+def _newton(slopes, factor, g, t):
+    """Solves Newton's system by its Cholesky factor, with the two constraints eliminated."""
+    sides = jnp.stack([g, g * t], axis=1)
+    found = solved(factor, jnp.concatenate([slopes[:, None], sides], axis=1))
+    plain, answers = found[:, 0], found[:, 1:]
+    missing = jnp.stack([1 - jnp.sum(g), -matmul(g, t)])
+
+    def towards(barrier):
+        """The relative change of the weights, and the multiplier of the mean."""
+        change = plain + solved(factor, barrier[:, None])[:, 0]
+        (a, b), (_, c) = matmul(sides.T, answers)
+        r, s = matmul(sides.T, change) - missing
+        level, tilt = jnp.stack([c * r - b * s, a * s - b * r]) / (a * c - b * b)
+        return change - matmul(answers, jnp.stack([level, tilt])), tilt
+
+    return towards
+
+
+class Prior(NamedTuple):
+    """A prior of the shares, estimated from a histogram of counts."""
+
+    base: Float[Array, " M"]  # the weights of the base prior
+    weights: Float[Array, " M"]  # those of the maximum likelihood prior, moved towards the sum of the shares
+    variances: Float[Array, " B"]  # of the shares under it, its own error and their sum included
+    gap: Float[Array, ""]  # nats: the distance of the prior of mean 1/K from the largest smoothed log-likelihood
+    gain: Float[Array, ""]  # nats: its log-likelihood less that of equal shares
 
     @classmethod
-    def of(cls, data: Evidence) -> Noise:
-        """The noise by the rates; whether the sum of the counts is known is seen from the rates and the sum itself."""
-        size, number, rates = data.support.shape[0], data.num_users, data.rates
-        # In units of q: of k-ary randomized response, p + (K−1)·q = 1.
-        d = jnp.mean(rates.d)
-        per_report = size * jnp.mean(data.q) + d
-        whole = jnp.round(per_report)
-        known = jnp.abs(per_report - whole) < 1e-4 * whole
-        known = known & (jnp.abs(accurate_sum(data.excess) / (number * d) - 1) < 1e-3)
-        poisson = known & (whole == 1)
-        power = jnp.where(known & ~poisson, 1 - 1 / size, 1).astype(d.dtype)
-        least = NO_NOISE / number
-        return cls(data, poisson, power, jnp.maximum(data.q, least), jnp.maximum(rates.not_p, least))
-
-    @property
-    def varies(self) -> bool:
-        """Whether the rates differ by category."""
-        return self.q.ndim > 0
-
-    def _with_rates(self, change) -> Noise:
-        if not self.varies:
-            return self
-        rates = type(self.data.rates)(*map(change, self.data.rates))
-        return self._replace(data=self.data._replace(rates=rates), q=change(self.q), never=change(self.never))
-
-    @property
-    def by_row(self) -> Noise:
-        """The noise for tables with a row for each category."""
-        return self._with_rates(lambda rate: rate[:, None])
-
-    @property
-    def typical(self) -> Noise:
-        """The noise of a category with the mean rates, for a grid that all share."""
-        return self._with_rates(jnp.mean)
-
-    @property
-    def number(self) -> Float[Array, ""]:
-        """N."""
-        return self.data.num_users
-
-    @property
-    def d(self) -> Float[Array, ""]:
-        """The difference p − q."""
-        return self.data.rates.d
-
-    def x_of_share(self, share: ArrayLike) -> Float[Array, "*s"]:
-        """The x of the expected count of a share, less that of an empty category."""
-        return self._x(self.d * share, self.never + self.d * (1 - share))
-
-    def x_of_excess(self, excess: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """The x of a count, from count − N·q, less that of the expected count of an empty category."""
-        part = excess / self.number
-        return self._x(part, self.data.rates.not_q - part)
-
-    def _x(self, change, complement):
-        tiny = jnp.finfo(change.dtype).tiny  # a root has no slope at zero
-        root, start = jnp.sqrt(jnp.maximum(self.q + change, tiny)), jnp.sqrt(self.q)
-        other, beside = jnp.sqrt(jnp.maximum(complement, tiny)), jnp.sqrt(self.data.rates.not_q)
-        change = jnp.maximum(change, -self.q)
-        sine = change / (root * beside + other * start)
-        angle = jnp.arctan2(sine, other * beside + root * start)
-        return 2 * jnp.sqrt(self.number) * jnp.where(self.poisson, change / (root + start), angle)
-
-    def share_of_x(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """The share in [0, 1] whose expected count has this x."""
-        half = x / (2 * jnp.sqrt(self.number))
-        start = jnp.sqrt(self.q)
-        least = jnp.arctan2(start, jnp.sqrt(self.data.rates.not_q))
-        angle = jnp.clip(half, -least, jnp.pi / 2 - least)
-        half = jnp.maximum(half, -start)
-        change = jnp.where(self.poisson, half * (half + 2 * start), jnp.sin(angle + 2 * least) * jnp.sin(angle))
-        return jnp.clip(change / self.d, 0, 1)
-
-    def chances(self, share: Float[Array, "*s"]) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
-        """The probabilities that a report supports a category of this share, and that it does not."""
-        return self.q + self.d * share, self.never + self.d * (1 - share)
-
-    def variance(self, share: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        """The variance of a share that is estimated from its count alone; at most ¼, that of anything in [0, 1]."""
-        chance, complement = self.chances(share)
-        part = jnp.where(self.poisson, 1, complement) / self.power
-        return jnp.minimum((chance / self.d) * (part / self.d) / self.number, 0.25)
+    def of(cls, histogram: Histogram) -> Prior:
+        """The base prior, the smoothed maximum likelihood prior of mean 1/K, and that moved towards the sum."""
+        table, (_, weight, cell) = histogram.table, histogram.cells
+        size = cell.shape[0]
+        noise, atoms = histogram.noise.typical, histogram.atoms
+        borders = noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)
+        base = base_prior(table, weight, jnp.log(borders), size)
+        departure = atoms.share * size - 1
+        first, fit = _fitted(histogram, BASE_COUNTS / jnp.sum(weight) * base, departure)
+        gap = jnp.maximum(size * gap_of(table, weight / size, BASE_COUNTS / size * base, departure, first), 0)
+        at_equal = jnp.arange(departure.shape[0]) == jnp.argmin(jnp.abs(departure))
+        log_of_equal = jnp.sum(jnp.where(at_equal, histogram.log_likelihood, 0), axis=1)
+        gain = matmul(weight, jnp.log(matmul(table, first.weights)) - log_of_equal)
+        return cls(base, fit.prior.weights, fit.variances, gap, gain)
 
 
-class Cells(NamedTuple):
-    """A histogram of the support counts, less N·q."""
+class _Fit(NamedTuple):
+    """A prior, and what follows from it."""
 
-    mean: Float[Array, " B"]  # the mean of the counts in a cell
-    weight: Float[Array, " B"]  # the number of counts
-    cell: Int[Array, " K"]  # the cell of each category
-
-
-class Atoms(NamedTuple):
-    """The grid of shares."""
-
-    share: Float[Array, " M"]  # θ, rising from zero; one of them is 1/K
-    x: Float[Array, " M"]
-    variance: Float[Array, " M"]  # of x around an atom, if its interval is wider than the noise of a count; else zero
+    prior: Mixing
+    excess: Float[Array, ""]  # the sum of the posterior means, less one
+    aim: Float[Array, ""]  # the part of the excess that is due to the errors of the shares
+    variances: Float[Array, " B"]
 
 
-class Largest(NamedTuple):
-    """The largest counts less N·q `[L]`, falling, and their categories `[L]`."""
+def _fitted(histogram: Histogram, smoothing, departure) -> tuple[Mixing, _Fit]:
+    """The prior of mean 1/K, and the one moved towards the sum; `departure` is K·θ − 1 for each atom."""
+    table, weight = histogram.table, histogram.cells.weight
 
-    excess: Float[Array, " L"]
-    category: Int[Array, " L"]
+    def turn(last, first):
+        def constraint(g, known):
+            """As `departure`, but the excess is to reach the aim, to first order in the weights."""
+            mean = histogram.means(known)
+            slope = matmul(weight, known * (histogram.value - mean[:, None])) / g
+            lack, most = matmul(weight, mean) - 1 - last.aim, -slope[0]
+            fall, rise = LARGEST_FALL * jnp.maximum(most, 0), jnp.maximum(LARGEST_RISE, 2 * most)
+            return jnp.where(first, departure, slope + jnp.clip(lack, -rise, fall))
 
+        prior = npmle(table, weight, smoothing, constraint, last.prior._replace(num_iters=jnp.int32(0)))
+        new = _consequences(histogram, smoothing, prior)
+        better = first | (jnp.abs(new.excess - last.aim) < jnp.abs(last.excess - last.aim))
+        return jax.tree.map(lambda new, old: jnp.where(better, new, old), new, last), prior
 
-def largest_of(data: Evidence) -> Largest:
-    """The 64 largest counts, or all if there are fewer."""
-    excess, category = _top(data.excess, min(NUM_LARGEST, data.support.shape[0]))
-    # Fused with the uses of its results, XLA would sort all categories. One barrier each: a barrier over both does not
-    # compile for many devices.
-    return Largest(lax.optimization_barrier(excess), lax.optimization_barrier(category))
-
-
-def _top(values, number):
-    """As `lax.top_k`, but may choose others among equal values. `top_k` is slow for millions of categories."""
-    size = values.shape[0]
-    if size < SORTED_IN_ROWS_FROM or AxisType.Explicit in jax.typeof(values).sharding.mesh.axis_types:
-        return lax.top_k(values, number)
-    width = 1 << (size.bit_length() // 2)
-    padding = aligned(jnp.full(-size % width, -jnp.inf, values.dtype), values)
-    rows = jnp.concatenate([values, padding]).reshape(-1, width)
-    # The rows with the largest maxima hold the largest values.
-    _, best = lax.top_k(jnp.max(rows, axis=1), number)
-    best = jnp.sort(best)  # so that equal values stay in order within these rows
-    found, place = lax.top_k(rows[best].ravel(), number)
-    return found, best[place // width] * width + place % width
+    zero = jnp.zeros_like(weight[0])
+    begin = aligned(_Fit(start_of(departure), zero, zero, jnp.zeros_like(weight)), (table, weight, smoothing))
+    fit, priors = lax.scan(turn, begin, aligned(jnp.arange(NUM_TURNS) == 0, table))
+    return jax.tree.map(lambda leaf: leaf[0], priors), fit
 
 
-def warped(*distances: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The scale on which cells and atoms are even, from the distances to its centres; logarithmic far from them."""
-    return EVEN_WITHIN * reduce(jnp.add, [jnp.arcsinh(distance / EVEN_WITHIN) for distance in distances])
+def _consequences(histogram, smoothing, prior):
+    """What follows from a prior: its weights have the covariance of their posterior, by their information.
 
-
-def cell_of(scale: Float[Array, " K"], start: Array, end: Array, number: int) -> Int[Array, " K"]:
-    """The cell of each warped value, of `number` equal cells from start to end."""
-    width = jnp.maximum(NARROWEST_CELL, (end - start) / (number - 1) * (1 + 1e-5))
-    return jnp.clip(((scale - start) / width).astype(jnp.int32), 0, number - 1)
-
-
-def _warped(noise: Noise, x):
-    """The scale around the x of an empty category and of equal shares."""
-    return warped(x, x - noise.x_of_share(1 / noise.data.support.shape[0]))
-
-
-def cells_of(noise: Noise, largest: Largest, number: int) -> Cells:
-    """Gathers the counts in cells: one for each count if there are enough cells, else for each of the largest."""
-    excess = noise.data.excess
-    size, dtype = excess.shape[0], excess.dtype
-    if noise.varies and size > number:
-        raise ArgumentError.about(
-            "counts", f"whose rates differ by category are estimated for K up to num_cells = {number}, got K = {size}"
-        )
-    if size <= number:
-        return Cells(excess, jnp.ones_like(excess), jnp.arange(size, dtype=jnp.int32))
-    shared = number - largest.category.shape[0]
-    scale = _warped(noise, noise.x_of_excess(excess))
-    end = _warped(noise, noise.x_of_excess(largest.excess[-1]))
-    index = cell_of(scale, jnp.min(scale), end, shared)
-    index = index.at[largest.category].set(jnp.arange(shared, number, dtype=jnp.int32))
-    weight = jnp.zeros(number, dtype).at[index].add(1)
-    low = jnp.full(number, jnp.inf, dtype).at[index].min(excess)
-    low = jnp.where(weight > 0, low, 0)
-    beyond = jnp.zeros(number, dtype).at[index].add(excess - looked_up(low, index))  # sums of small numbers
-    return Cells(low + beyond / jnp.maximum(weight, 1), weight, index)
-
-
-def read_cells(data: Evidence, cells: Cells, *values: Float[Array, " B"]) -> tuple[Float[Array, " K"], ...]:
-    """Values of all categories, interpolated between the means of their cells and of the neighbouring ones."""
-    if cells.mean.shape == data.excess.shape:  # each has its own
-        return values
-    order = jnp.argsort(jnp.where(cells.weight > 0, cells.mean, jnp.inf))
-    rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
-    mean = looked_up(cells.mean, order)
-    above = jnp.minimum(jnp.arange(order.shape[0]) + 1, jnp.sum(cells.weight > 0) - 1)
-    step = looked_up(mean, above) - mean
-    # The segment from one mean to the next: one formula for all its counts, so that rounding does not break the order.
-    below = data.excess < looked_up(cells.mean, cells.cell)
-    segment = jnp.maximum(looked_up(rank, cells.cell) - below.astype(rank.dtype), 0)
-    beyond = data.excess - looked_up(mean, segment)
-
-    def between(value):
-        value = looked_up(value, order)
-        end = looked_up(value, above)
-        slope = jnp.where(step > 0, (end - value) / jnp.where(step > 0, step, 1), 0)
-        start, end, slope = (looked_up(each, segment) for each in (value, end, slope))
-        inside = jnp.clip(start + beyond * slope, jnp.minimum(start, end), jnp.maximum(start, end))
-        return jnp.where(beyond < looked_up(step, segment), inside, end)
-
-    return tuple(between(value) for value in values)
-
-
-def atoms_of(noise: Noise, largest: Float[Array, ""], number: int) -> Atoms:
-    """An even grid on the warped scale, from no share to beyond the largest count, with equal shares among them."""
-    size = noise.data.support.shape[0]
-    most, middle = noise.x_of_share(1.0), noise.x_of_share(1 / size)
-    high = jnp.minimum(jnp.maximum(noise.x_of_excess(largest), middle) + MARGIN, most)
-    end = _warped(noise, jnp.zeros_like(high)), _warped(noise, high)
-    wanted = end[0] + (end[1] - end[0]) * jnp.asarray(np.linspace(0, 1, number - 1)[1:], high.dtype)
-    span = aligned((jnp.zeros_like(wanted), jnp.full_like(wanted, high)), wanted)
-    below, above = bisected(lambda x: _warped(noise, x) < wanted, *span, jnp.finfo(high.dtype).nmant + 1)
-    grid = below + (above - below) / 2
-    x = jnp.concatenate(aligned((jnp.zeros_like(grid[:1]), jnp.sort(jnp.append(grid, middle)))))
-    share = jnp.where(x == middle, 1 / size, noise.share_of_x(x)).at[0].set(0)
-    return Atoms(share, x, variances_of(x))
-
-
-def variances_of(x: Float[Array, " M"]) -> Float[Array, " M"]:
-    """The variance within the interval of each atom of a rising grid: up to halfway to its neighbours.
-
-    Zero if the interval is narrower than the noise of a count.
+    The variances are those of the shares, given the prior, and of their means by the prior, given the sum of all.
     """
-    step = jnp.diff(x)
-    width = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
-    return jnp.where(width > 1, width**2 / 12, 0)
-
-
-def widened(negative_square: Float[Array, "*s"], variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The log-likelihood of unit noise around an atom with a variance, from minus the squared distance."""
-    return negative_square / (2 * (1 + variance)) - jnp.log1p(variance) / 2
-
-
-def reliability(variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """The part of a deviation that is signal, with this variance and noise of variance one."""
-    return variance / (1 + variance)
-
-
-def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> Float[Array, "B M"]:
-    """Log-likelihood of a count at an atom, less the largest at any: never a difference of large numbers.
-
-    With θ̂ the likeliest share, N·q + N·d·θ̂ is the count unless θ̂ is 0 or 1. The difference is a deviance between the
-    expectations under θ̂ and under θ, and the rest of the count times a difference of logits.
-    """
-    noise, excess = noise.by_row, excess[:, None]
-    number, d = noise.number, noise.d
-    likeliest = jnp.clip(excess / (number * d), 0, 1)
-    remainder = jnp.minimum(excess, 0) + jnp.maximum(excess - number * d, 0)
-    (named, other), (named_best, other_best) = noise.chances(atoms.share), noise.chances(likeliest)
-    difference = d * (likeliest - atoms.share)
-    least = -1 + jnp.finfo(d.dtype).eps  # not −1, which rounding may miss on either side
-
-    def lost(mean, difference):
-        return mean * deviance(jnp.maximum(difference / mean, least))
-
-    named_logit = jnp.log1p(jnp.maximum(-difference / named_best, least))
-    other_logit = jnp.log1p(jnp.maximum(difference / other_best, least))
-    exact = remainder * named_logit - number * lost(named, difference)
-    exact = exact - jnp.where(noise.poisson, 0, remainder * other_logit + number * lost(other, -difference))
-    x = noise.x_of_excess(excess)
-    nearest = jnp.clip(x, 0, noise.x_of_share(1.0))
-    wide = widened((x - nearest) ** 2 - (x - _own_x(noise, atoms)) ** 2, atoms.variance)
-    found = noise.power * jnp.where(atoms.variance > 0, wide, exact)
-    return found - jnp.max(found, axis=1, keepdims=True)
-
-
-def _own_x(noise: Noise, atoms: Atoms):
-    """The x of the atoms, on the scale of each category if the rates differ."""
-    return noise.x_of_share(atoms.share) if noise.varies else atoms.x
-
-
-def among(
-    noise: Noise,
-    estimand: Estimand,
-    excess: Float[Array, "*#s"],
-    share: Float[Array, "*#s"],
-    variance: Float[Array, "*#s"],
-) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
-    """Mean and variance of the estimand, from the mean and variance of the share in the users' distribution.
-
-    The share among these users counts the holders among the reports that support the category, and among the others.
-    """
-    if estimand == "distribution":
-        return share, variance
-    rates, number = noise.data.rates, noise.number
-    chance, complement = noise.chances(share)
-    supporting = excess / number + noise.data.q
-    of_these = jnp.minimum(share * (rates.p / chance), 1)
-    of_others = jnp.minimum(share * (noise.never / complement), 1)
-    slope = supporting * (noise.q / chance) * (rates.p / chance)
-    slope = slope + (1 - supporting) * (noise.never / complement) * (rates.not_q / complement)
-    drawn = supporting * of_these * (1 - of_these) + (1 - supporting) * of_others * (1 - of_others)
-    return supporting * of_these + (1 - supporting) * of_others, (slope * jnp.sqrt(variance)) ** 2 + drawn / number
-
-
-def within_atoms(
-    noise: Noise, estimand: Estimand, excess: Float[Array, " B"], atoms: Atoms
-) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
-    """Mean and variance of a category's share, given its count and that its share is in the interval of an atom."""
-    # Within the interval of an atom, the count itself determines the share.
-    noise, part = noise.by_row, reliability(atoms.variance)
-    own = _own_x(noise, atoms)
-    x = own + part * (noise.x_of_excess(excess[:, None]) - own)
-    share = jnp.where(atoms.variance > 0, noise.share_of_x(x), atoms.share)
-    return among(noise, estimand, excess[:, None], share, part * noise.variance(share))
+    weight, g = histogram.cells.weight, prior.weights
+    known = posteriors(histogram.table, g)
+    mean, variance = histogram.moments(known)
+    away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights
+    curvature = information(known, weight)
+    factor = factored(raised(curvature, jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]))
+    pull = matmul(weight, away)
+    solution = solved(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
+    # The weights sum to one.
+    solution = solution - solution[:, 1:2] * (matmul(g, solution) / matmul(g, solution[:, 1]))
+    move, moves = solution[:, 0], solution[:, 2:]
+    of_shares, of_prior = matmul(weight, variance), jnp.maximum(matmul(pull, move), 0)
+    with_sum = variance + matmul(away, move)
+    total = of_shares + of_prior
+    total = jnp.where(total > 0, total, 1)
+    everything = variance + jnp.sum(away.T * moves, axis=0) - with_sum * (with_sum / total)
+    excess = matmul(weight, mean) - 1
+    aim = excess * (of_shares / total)
+    return _Fit(prior, excess, aim, jnp.maximum(everything, LEAST_VARIANCE * variance))

@@ -190,13 +190,9 @@ def clip(counts: Shaped[Array, " K"], rule: Rule) -> Float[Array, " K"]:
     """The estimate F(τ) with the τ that `rule` gives if every category counts as active, without a search."""
     number = jnp.asarray(counts.shape[0], counts.dtype)
     if jnp.issubdtype(counts.dtype, jnp.integer):
-        return fill(counts, rule.exact(jnp.sum(counts), number))
+        level = rule.exact(jnp.sum(counts), number)
+        return _fill_integers(counts, level, *_active(counts, level.level)[0])
     return _fill_floats(counts, rule.weigh(accurate_sum(counts), number, jnp.max(counts)))
-
-
-def fill(counts: Int[Array, " K"], level: Threshold) -> Float[Array, " K"]:
-    """F of a threshold, for integer counts."""
-    return _fill_integers(counts, level, *_active(counts, level.level)[0])
 
 
 def _fill_integers(counts, level, total, number):

@@ -18,10 +18,10 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Naming, Scaling
+from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.data.tally import Evidence
-from rrjax.estimators.accelerations import curvature_of, numbers_of
+from rrjax.estimators.em import curvature_of, numbers_of
 from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.products import matmul
 
@@ -30,11 +30,7 @@ MAX_CATEGORIES = 512
 
 
 def check_whole(data: Evidence, mixture: Mixture) -> Reports:
-    """The whole reports of a tally, in their final dtypes.
-
-    Raises:
-        ValueError: Another K, too many categories, or (not under tracing) another number of reports.
-    """
+    """The whole reports of a tally, in their final dtypes; `ValueError` if they cannot be those of the tally."""
     size = data.support.shape[0]
     if mixture.num_categories != size:
         raise ArgumentError(
@@ -65,7 +61,7 @@ def equivalent(data: Evidence, theta: Float[Array, " K"], reports: Reports) -> E
     `theta` is positive, and near the truth: an estimate from the support counts. Where reports are too few for their
     information, or do not say more, it is the evidence of the support counts.
     """
-    if isinstance(reports.lift, Scaling | Naming):  # a report names one category: its count is all
+    if isinstance(reports.lift, Scaling):  # a report names one category: its count is all
         return data
     number, rates = data.num_users, data.rates
     x, spread = _step(theta, reports)
@@ -92,7 +88,7 @@ def errors_of_whole_reports(theta: Float[Array, " K"], mixture: Mixture) -> Floa
 def _step(theta: Float[Array, " K"], reports: Reports) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """One step of Newton's method from θ, and N times its variances.
 
-    In relative changes, as in `accelerations`: their system keeps its scale where shares are tiny. Zeros stay.
+    In relative changes, as in `em`: their system keeps its scale where shares are tiny. Zeros stay.
     """
     slope = reports.slopes(theta)
     curvature = curvature_of(theta, reports, numbers_of(reports.lift, theta.dtype))

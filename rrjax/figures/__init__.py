@@ -12,14 +12,10 @@ A figure of one panel takes `ax`, axes to draw into, and returns their figure; a
 """
 
 from rrjax.figures.association import association_figure, joint_figure, tree_figure
-from rrjax.figures.curves import against_epsilon, against_users, by_categories, decomposition
-from rrjax.figures.estimates import estimate_figure, forest_figure
+from rrjax.figures.curves import against_epsilon, against_users, by_categories, convergence, decomposition, overview
+from rrjax.figures.estimates import cdf_figure, estimate_figure, forest_figure
 from rrjax.figures.files import save
-from rrjax.figures.inference import likelihood_figure, plan_figure, profile_figure
-from rrjax.figures.iterations import convergence
-from rrjax.figures.numbers import cdf_figure
-from rrjax.figures.overview import overview
-from rrjax.figures.splits import splits_figure
+from rrjax.figures.inference import likelihood_figure, plan_figure, profile_figure, splits_figure
 from rrjax.figures.wins import closest, wins
 
 __all__ = [

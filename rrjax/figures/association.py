@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import one_panel, per_cent
+from rrjax.figures import axes as canvas
 from rrjax.figures.style import BLUE, PALE_BLUE, shortened
 
 if TYPE_CHECKING:
@@ -61,31 +61,31 @@ def association_figure(
         odd = next((pair for pair in pairs if len(pair) != 2 or not pair <= places.keys()), None)
         if odd is not None:
             raise ArgumentError(f"{argument} must have pairs of names, got {sorted(odd)}", argument=argument)
-    table = np.full((number - 1, number - 1), np.nan)
-    cells = []
+    table, texts = np.full((number - 1, number - 1), np.nan), {}
     for pair, value in cramers_v.items():
         column, row = sorted(places[name] for name in pair)
         table[row - 1, column] = value
-        cells.append((row - 1, column, value, frozenset(pair) in marked))
-
+        parts = [f"{value:.2f}"] * (number <= MOST_WITH_NUMBERS) + ["●"] * (frozenset(pair) in marked)
+        texts[row - 1, column] = "\n".join(parts)
     side = max(0.55 * number, 3.4)
-    figure, axes = one_panel(side + 2.4, side + 0.9, title, ax)
+    figure, axes = canvas.one_panel(side + 2.4, side + 0.9, title, ax)
     # An own maximum, so that weak associations differ in colour, too.
-    most = max(0.1, float(np.nanmax(table))) if cells else 1.0
-    _draw_cells(axes, table, most, [names[1:], names[:-1]], "Cramér's V, corrected for noise")
-    for row, column, value, mark in cells:
-        text = f"{value:.2f}" if number <= MOST_WITH_NUMBERS else ""
-        text += ("\n●" if text else "●") * mark
-        colour = "white" if value > 0.75 * most else "black"
-        weight = "bold" if mark else "normal"
-        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize=8, fontweight=weight)
+    most = max(0.1, float(np.nanmax(table))) if texts else 1.0
+    _draw_cells(axes, table, most, [names[1:], names[:-1]], "Cramér's V, corrected for noise", texts)
     if marked:
         axes.set_xlabel("● significant after correction for all pairs", fontsize=9)
     return figure
 
 
-def _draw_cells(axes: Axes, table: np.ndarray, most: float, names: Sequence[Sequence[object]], what: str) -> Colorbar:
-    """Draws a table of numbers as cells, with the names of its rows and columns; returns the bar of their colours."""
+def _draw_cells(
+    axes: Axes,
+    table: np.ndarray,
+    most: float,
+    names: Sequence[Sequence[object]],
+    what: str,
+    texts: Mapping[tuple[int, int], str],
+) -> Colorbar:
+    """Draws a table of numbers as cells with texts, and the names of its rows and columns; returns the colour bar."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("association", ["white", PALE_BLUE, BLUE])
@@ -99,6 +99,10 @@ def _draw_cells(axes: Axes, table: np.ndarray, most: float, names: Sequence[Sequ
     axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
+    for (row, column), text in texts.items():
+        look = {"color": "white" if table[row, column] > 0.75 * most else "black", "fontsize": 8}
+        look["fontweight"] = "bold" if text.endswith("●") else "normal"
+        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", **look)
     bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.7, pad=0.03)
     bar.set_label(what)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
@@ -141,18 +145,13 @@ def joint_figure(
         kept.append(places)
     table = table[np.ix_(*kept)]
     height, width = (max(0.55 * number, 2.2) for number in table.shape)
-    figure, axes = one_panel(max(width + 2.8, 5), height + 1.4, title, ax)
-    most = float(table.max())
+    figure, axes = canvas.one_panel(max(width + 2.8, 5), height + 1.4, title, ax)
     shown = [[of[place] for place in places] for of, places in zip(labels, kept, strict=True)]
-    bar = _draw_cells(axes, table, most, shown, "estimated share")
-    bar.ax.yaxis.set_major_formatter(lambda share, _: per_cent(share))
-    axes.set_ylabel(along[0])
-    axes.set_xlabel(along[1])
-    if max(table.shape) <= MOST_WITH_NUMBERS:
-        for (row, column), share in np.ndenumerate(table):
-            colour = "white" if share > 0.75 * most else "black"
-            text = per_cent(round(float(share), 3))
-            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize=8)
+    few = max(table.shape) <= MOST_WITH_NUMBERS
+    texts = {cell: canvas.per_cent(round(float(share), 3)) for cell, share in np.ndenumerate(table) if few}
+    bar = _draw_cells(axes, table, float(table.max()), shown, "estimated share", texts)
+    bar.ax.yaxis.set_major_formatter(lambda share, _: canvas.per_cent(share))
+    axes.set(xlabel=along[1], ylabel=along[0])
     return figure
 
 
@@ -192,7 +191,7 @@ def tree_figure(
     for name in reversed(depth):  # branches before the columns that they begin at
         beyond = [heights[other] for other in near[name] if depth[other] > depth[name]]
         heights[name] = float(np.mean(beyond)) if beyond else next(lines)
-    figure, axes = one_panel(max(2 + 2.8 * max(depth.values()), 6.5), 1.2 + 0.55 * next(lines), title, ax)
+    figure, axes = canvas.one_panel(max(2 + 2.8 * max(depth.values()), 6.5), 1.2 + 0.55 * next(lines), title, ax)
     for pair, v in cramers_v.items():
         x, y = [depth[name] for name in pair], [heights[name] for name in pair]
         known = 0.0 if np.isnan(v) else v

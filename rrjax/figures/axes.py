@@ -1,9 +1,9 @@
-"""Empty figures, scales and ticks."""
+"""Empty figures, headings and legends, scales and ticks."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec
@@ -69,6 +69,20 @@ def set_heading(figure: Figure, text: str) -> None:
     """Writes a text above all panels, wrapped to the figure's width."""
     lines = [textwrap.fill(line, int(11 * figure.get_figwidth())) for line in text.split("\n")]
     figure.suptitle("\n".join(lines), fontsize=10.5)
+
+
+def legend_below(figure: Figure, handles: list[Any], title: str = "", ax: Axes | None = None) -> None:
+    """Draws one legend below all panels, in as many columns as fit, with a title above; of given axes, inside them."""
+    if ax is not None:
+        ax.legend(handles=handles, fontsize=8)
+    if ax is not None or not (handles or title):
+        return
+    # Approximate inches: text, line and space of each entry.
+    widths = [len(str(handle.get_label())) * 0.6 * 9 / 72 + 0.75 for handle in handles]
+    available = figure.get_figwidth()
+    columns = len(handles) or 1 if sum(widths) <= available else max(1, int(available / max(widths)))
+    look = {"handlelength": 3.2, "frameon": False, "fontsize": 9, "title_fontsize": 8}
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title, **look)
 
 
 def set_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
@@ -176,7 +190,8 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
         step = -(-len(powers) // 7)
         ticks = named = powers[::step]
         if axis is axis.axes.xaxis and text is in_words:
-            while len(named) > 2 and _width_of(map(text, named)) > _width(axis):
+            widths = {power: max(map(len, text(power).split("\n"))) * 0.65 * 8 / 72 + 0.1 for power in powers}
+            while len(named) > 2 and sum(widths[power] for power in named) > _width(axis):
                 step += 1
                 named = powers[::step]
         axis.set_major_locator(FixedLocator(ticks))
@@ -190,11 +205,6 @@ def set_log_ticks(axis: Axis, low: float, high: float, text: Callable[[float], s
     else:
         axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=text is in_words and low > 0.5))
     set_ticks(axis, text)
-
-
-def _width_of(texts: Iterable[str]) -> float:
-    """The width of tick labels in a row, inches, at the font size of small panels."""
-    return sum(max(map(len, text.split("\n"))) * 0.65 * 8 / 72 + 0.1 for text in texts)
 
 
 def _width(axis: Axis) -> float:

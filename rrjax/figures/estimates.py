@@ -1,4 +1,4 @@
-"""Figures of estimates with their intervals: the shares of one distribution, and rows of estimates."""
+"""Figures of estimates with their limits: shares of one distribution, rows of estimates, distributions of numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.catalogue import Style
-from rrjax.figures.axes import in_words, new_figure, one_panel, ranks_to_draw, set_grid, set_log_ticks, set_share_ticks
-from rrjax.figures.panels import legend_below
+from rrjax.figures import axes as canvas
 from rrjax.figures.style import BLUE, PALE_BLUE, estimator_title, shortened, styles_of
 
 if TYPE_CHECKING:
@@ -19,10 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class _Estimate(NamedTuple):
-    theta: np.ndarray
-    title: str
-    style: Style
+def _check_lengths(size: int, of: str, given: Mapping[str, Any]) -> None:
+    for name, array in given.items():
+        if array is not None and len(array) != size:
+            problem = f"all must have one length: {size} {of}, {name} has {len(array)}"
+            raise ArgumentError(problem, argument=name)
 
 
 def estimate_figure(
@@ -75,27 +75,21 @@ def estimate_figure(
     first = next(iter(estimates.values()))
     truth = None if truth is None else np.asarray(truth)
     given: dict[str, Any] = {**estimates, "labels": labels, "truth": truth, "found": found}
-    if limits is not None:
-        given |= {"the lower limits": limits[0], "the upper limits": limits[1]}
-    for name, shares in given.items():
-        if shares is not None and len(shares) != len(first):
-            raise ArgumentError(
-                f"all must have one length: {len(first)} categories in the first estimate, {name} has {len(shares)}",
-                argument=name,
-            )
+    given |= dict(zip(("the lower limits", "the upper limits"), limits or (None, None), strict=True))
+    _check_lengths(len(first), "categories in the first estimate", given)
     styles = styles_of(estimates)
     named = {name: estimator_title(name) for name in estimates} | dict(titles or {})
-    drawn = [_Estimate(theta, shortened(named[name], 60), styles[name]) for name, theta in estimates.items()]
+    drawn = [(theta, shortened(named[name], 60), styles[name]) for name, theta in estimates.items()]
     top = min(top, len(first))
     largest = np.argsort(-first, kind="stable")[:top]
     height, right = 1.9 + 0.24 * top, None
     if ax is None and len(first) >= 10:
-        figure = new_figure(11, height, title)
+        figure = canvas.new_figure(11, height, title)
         left, right = figure.subplots(1, 2)
         shown = f"The {top} largest of {len(first):,} categories" if top < len(first) else "All categories"
         left.set_title(shown, fontsize=10)
     else:
-        figure, left = one_panel(6.5, height, title, ax)
+        figure, left = canvas.one_panel(6.5, height, title, ax)
 
     place = np.arange(top)
     left.axvspan(-2 * standard_error, 2 * standard_error, color=PALE_BLUE, zorder=0)
@@ -116,14 +110,12 @@ def estimate_figure(
             text.set_color("black" if found[index] else "0.45")
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    set_share_ticks(left.xaxis)
+    canvas.set_share_ticks(left.xaxis)
     # `found` may come from another criterion than the limits: the words name it.
     above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
-    bold = (
-        "" if found is None else ";\nbold: its interval is above zero" if above else ";\nbold: significantly above zero"
-    )
+    bold = "" if found is None else f";\nbold: {'its interval is' if above else 'significantly'} above zero"
     left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")
-    set_grid(left, "x")
+    canvas.set_grid(left, "x")
     if right is not None:
         _draw_ranks(right, drawn, truth, standard_error)
     # Below both panels: inside, the legend would cover data.
@@ -131,11 +123,13 @@ def estimate_figure(
     handles = {
         label: handle for axes in drawn_in for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    legend_below(figure, list(handles.values()), ax=ax)
+    canvas.legend_below(figure, list(handles.values()), ax=ax)
     return figure
 
 
-def _draw_ranks(axes: Axes, estimates: Sequence[_Estimate], truth: np.ndarray | None, standard_error: float) -> None:
+def _draw_ranks(
+    axes: Axes, estimates: Sequence[tuple[np.ndarray, str, Style]], truth: np.ndarray | None, standard_error: float
+) -> None:
     """Draws each estimate's positive shares by rank, on logarithmic axes."""
     from matplotlib.ticker import LogLocator
 
@@ -149,7 +143,7 @@ def _draw_ranks(axes: Axes, estimates: Sequence[_Estimate], truth: np.ndarray | 
     for theta, look in curves:
         positive = np.sort(theta[theta > 0])[::-1]
         most = max(most, len(positive))
-        rank = ranks_to_draw(len(positive), 2000)[: len(positive)]
+        rank = canvas.ranks_to_draw(len(positive), 2000)[: len(positive)]
         marker = {"marker": ".", "markersize": 4} if len(positive) < 50 else {}
         axes.plot(rank, positive[rank - 1], **look, **marker)
     axes.axhline(2 * standard_error, color="0.4", linewidth=0.8, linestyle=":", label="2 standard errors")
@@ -163,11 +157,11 @@ def _draw_ranks(axes: Axes, estimates: Sequence[_Estimate], truth: np.ndarray | 
     assert figure is not None
     three_a_decade = 3 * math.log10(high / low) < min(15, 2.5 * figure.get_figheight())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if three_a_decade else (1,)))
-    set_share_ticks(axes.yaxis)
+    canvas.set_share_ticks(axes.yaxis)
     axes.set_xlim(0.9, 1.1 * most)
-    set_log_ticks(axes.xaxis, 0.9, 1.1 * most, in_words)
+    canvas.set_log_ticks(axes.xaxis, 0.9, 1.1 * most, canvas.in_words)
     axes.set_title("All categories, by rank", fontsize=10)
-    set_grid(axes)
+    canvas.set_grid(axes)
 
 
 def _draw_intervals(
@@ -238,11 +232,11 @@ def forest_figure(
     lines = -(-len(panels) // columns)
     interval = f"estimate, and its {100 * level:.12g} % interval"
     if ax is None:
-        figure = new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
+        figure = canvas.new_figure(1.6 + 3.2 * columns, lines * (1.1 + 0.28 * len(rows)) + 0.4, title)
         drawn = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
         figure.supxlabel(interval, fontsize=10)
     else:
-        (figure, _), drawn = one_panel(0, 0, title, ax, len(panels)), [ax]
+        (figure, _), drawn = canvas.one_panel(0, 0, title, ax, len(panels)), [ax]
         ax.set_xlabel(interval)
     height = {name: place for place, name in enumerate(rows)}
     for axes, (name, panel) in zip(drawn, given.items(), strict=False):
@@ -253,11 +247,82 @@ def forest_figure(
         _draw_intervals(axes, heights, lower, upper, 1.6)
         axes.plot(values, heights, "o", color=BLUE, markersize=5, zorder=3)
         if panel.are_shares:
-            set_share_ticks(axes.xaxis)
+            canvas.set_share_ticks(axes.xaxis)
         axes.set_title(f"{axes.get_title()}\n{shortened(name, 40)}".strip(), fontsize=10)
-        set_grid(axes, "x")
+        canvas.set_grid(axes, "x")
     for axes in drawn[len(panels) :]:
         axes.set_visible(False)
     drawn[0].set_yticks(range(len(rows)), [shortened(row) for row in rows])
     drawn[0].set_ylim(len(rows) - 0.4, -0.6)
+    return figure
+
+
+@canvas.no_axes
+def cdf_figure(
+    lower: Sequence[float] | np.ndarray,
+    upper: Sequence[float] | np.ndarray,
+    shares: np.ndarray,
+    *,
+    band: tuple[np.ndarray, np.ndarray] | None = None,
+    band_label: str = "band",
+    name: str = "",
+    truth: np.ndarray | None = None,
+    title: str = "",
+) -> Figure:
+    """Draws the distribution function of numbers with its band, and their shares.
+
+    Args:
+        lower: `[K]`, the least number of each bin, or the integer itself.
+        upper: `[K]`, the largest number of each bin, or the integer itself.
+        shares: `[K]`, an estimate.
+        band: Two arrays `[K]`, limits of the distribution function, as from `rrjax.inference.cdf_band`.
+        band_label: The name of the band in the legend.
+        name: The name of the numbers, for the horizontal axes.
+        truth: `[K]`, the true shares, if known.
+        title: Title above the figure.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Raises:
+        ArgumentError: The arrays are not of one length.
+
+    Example:
+        >>> import numpy as np
+        >>> from rrjax.figures import cdf_figure
+        >>> figure = cdf_figure([0, 10, 20], [10, 20, 30], np.array([0.2, 0.5, 0.3]), name="age")
+    """
+    low, high, theta = (np.asarray(each, float) for each in (lower, upper, shares))
+    given = {"upper": high, "shares": theta, "truth": truth, "band": None if band is None else band[0]}
+    _check_lengths(len(low), "numbers in lower", given)
+    figure = canvas.new_figure(10, 4, title)
+    left, right = figure.subplots(1, 2)
+    integers = bool((low == high).all())
+    along = high if integers else np.append(low[0], high)
+
+    def function(part: np.ndarray) -> np.ndarray:
+        summed = np.cumsum(part)
+        return summed if integers else np.append(0, summed)
+
+    steps = {"drawstyle": "steps-post"} if integers else {}
+    if band is not None:
+        # Between the ends of a bin the function is between the limit before and the limit behind.
+        below, above = np.asarray(band[0], float), np.asarray(band[1], float)
+        if not integers:
+            below, above = np.append(0, below), np.append(above, 1)
+        left.fill_between(along, below, above, step="post", color=PALE_BLUE, label=band_label)
+    if truth is not None:
+        left.plot(along, function(np.asarray(truth, float)), color="0.6", linewidth=3, label="truth", **steps)
+    left.plot(along, function(theta), color=BLUE, label="estimate", **steps)
+    left.set(xlabel=name, ylabel="share of users up to here", ylim=(0, 1))
+    left.legend(fontsize=8, loc="upper left")
+    width = 0.9 if integers else high - low
+    middle = (low + high) / 2
+    if truth is not None:
+        right.bar(middle, np.asarray(truth, float), width=width, color="0.8", label="truth")
+    right.bar(middle, theta, width=width, color=BLUE, alpha=0.6, label="estimate")
+    right.set(xlabel=name, ylabel="share of users" if integers else "share of users in the bin")
+    for axes in (left, right):
+        canvas.set_share_ticks(axes.yaxis)
+        canvas.set_grid(axes)
     return figure

@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
-from rrjax.figures.axes import as_power, in_words, new_figure, no_axes, one_panel, set_grid, set_share_ticks, set_ticks
-from rrjax.figures.panels import legend_below
+from rrjax.figures import axes as canvas
 from rrjax.figures.style import BLUE, COLOURS, PALE_BLUE, RED, estimator_title, line_at, mechanism_line, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from rrjax.inference import ProfileLikelihood, Surface
+    from rrjax.inference import ProfileLikelihood, SplitErrors, Surface
     from rrjax.mechanisms import Design, MechanismFactory
 
 _DEPTH = 12.0
 """Depth of a figure below the maximum, nats."""
 _HALF_QUANTILE = 1.9207
 """Half the 0.95 quantile of χ² with one degree of freedom."""
+MOST_NUMBERS = 5
+"""Largest number of curves for numbers of columns."""
+_MOST_WORDS = 3
+"""Largest number of crossovers that all have words; of more, the first and the last."""
 
 
 def likelihood_figure(
@@ -56,7 +59,7 @@ def likelihood_figure(
     if len(names) != theta.shape[1]:
         raise ArgumentError(f"there are {theta.shape[1]} categories and {len(names)} labels", argument="labels")
     draw, height, kind = (_curve, 4.2, "band") if len(names) == 2 else (_triangle, 5.4, "region")
-    figure, axes = one_panel(6.2, height, title, ax)
+    figure, axes = canvas.one_panel(6.2, height, title, ax)
     draw(axes, theta, surface, names, f"{100 * level:g} % likelihood-ratio {kind}")
     return figure
 
@@ -77,9 +80,9 @@ def _curve(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], re
         axes.axvspan(share[inside].min(), share[inside].max(), color=PALE_BLUE, zorder=0, label=region)
         axes.axhline(value[inside].min(), color="0.6", linewidth=0.8, linestyle="--")
     axes.set_ylim(-_DEPTH, 0.5)
-    set_share_ticks(axes.xaxis)
+    canvas.set_share_ticks(axes.xaxis)
     axes.set(xlabel=f"share of users with {names[drawn]}", ylabel="log-likelihood below its maximum, nats")
-    set_grid(axes)
+    canvas.set_grid(axes)
     axes.legend(fontsize=8, loc="lower center")
 
 
@@ -134,7 +137,7 @@ def profile_figure(
         >>> counts = [5_200, 2_900, 1_000, 900]
         >>> figure = profile_figure({name: rrjax.inference.profile(counts, 2.0, i) for i, name in enumerate("abcd")})
     """
-    figure, axes = one_panel(7.2, 4.4, title, ax)
+    figure, axes = canvas.one_panel(7.2, 4.4, title, ax)
     for number, (name, profile) in enumerate(profiles.items()):
         colour = COLOURS[number % len(COLOURS)]
         share = _shares_to_draw(profile)
@@ -150,11 +153,11 @@ def profile_figure(
             axes.plot(limits[name], [height, height], color=colour, linewidth=2.5, solid_capstyle="butt")
     axes.axhline(-_HALF_QUANTILE, color="0.6", linewidth=0.8, linestyle="--", label="half the 95 % quantile of χ²")
     axes.set_ylim(-_DEPTH - 0.3 * len(profiles) * (limits is not None), 0.5)
-    set_share_ticks(axes.xaxis)
+    canvas.set_share_ticks(axes.xaxis)
     bars = "" if limits is None else " (bars: exact intervals)"
     axes.set(xlabel=f"share of users{bars}", ylabel="profile log-likelihood, nats")
-    set_grid(axes)
-    legend_below(figure, axes.get_legend_handles_labels()[0], ax=ax)
+    canvas.set_grid(axes)
+    canvas.legend_below(figure, axes.get_legend_handles_labels()[0], ax=ax)
     return figure
 
 
@@ -166,7 +169,7 @@ def _shares_to_draw(profile: ProfileLikelihood) -> np.ndarray:
     return np.linspace(max(low - 3e-4, 0), min(high + 3e-4, 1), 400)
 
 
-@no_axes
+@canvas.no_axes
 def plan_figure(
     num_categories: int,
     epsilon: float,
@@ -197,7 +200,7 @@ def plan_figure(
     """
     from rrjax import RandomizedResponse, inference
 
-    figure = new_figure(11, 4.4, title)
+    figure = canvas.new_figure(11, 4.4, title)
     left, right = figure.subplots(1, 2, sharey=True)
     users = np.geomspace(max(num_users / 300, 10), num_users * 300, 120)
     kind: MechanismFactory = RandomizedResponse if design is None else lambda *_: design
@@ -243,6 +246,92 @@ def _set_scales(axes: Axes) -> None:
     axes.set(xscale="log", yscale="log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e3 else (1,)))
-    set_ticks(axes.xaxis, in_words if low > 1e-4 else as_power)
-    set_share_ticks(axes.yaxis)
-    set_grid(axes)
+    canvas.set_ticks(axes.xaxis, canvas.in_words if low > 1e-4 else canvas.as_power)
+    canvas.set_share_ticks(axes.yaxis)
+    canvas.set_grid(axes)
+
+
+@canvas.no_axes
+def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int, *, title: str = "") -> Figure:
+    """Draws the expected errors of the ways to spend ε on several columns, against ε.
+
+    On the left is the error of a share in a column, on the right that of a cell in the table of two columns, as from
+    `rrjax.inference.compare_splits`. Dots mark the ε from which more columns are best. Up to five numbers of columns
+    have a curve; all numbers count for the dots.
+
+    Args:
+        num_categories: `[d]`, K of each column, at least two columns.
+        epsilon: Of everything that a user reports, nats; the vertical line.
+        num_users: N, at least 1.
+        title: Title above the figure.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Raises:
+        ValueError: As `rrjax.inference.compare_splits`.
+
+    Example:
+        >>> from rrjax.figures import splits_figure
+        >>> figure = splits_figure([4, 10, 16], epsilon=2.0, num_users=50_000)
+    """
+    from rrjax.inference import compare_splits
+    from rrjax.inference.planning import LARGEST_COMPARED_EPSILON
+
+    given = {_way(row): row for row in compare_splits(num_categories, num_users, epsilon)}
+    number = len(num_categories)
+    centre = min(epsilon, LARGEST_COMPARED_EPSILON)
+    # To where all columns are best, beyond 1.3·log K + 1.25 for each of them.
+    last = max(2 * centre, number * (3 + 1.5 * np.log(max(num_categories))))
+    grid = np.geomspace(min(centre / 8, 0.5), last, 80 if number <= 8 else 40)
+    rows = [{_way(row): row for row in compare_splits(num_categories, num_users, e)} for e in grid]
+    numbers = range(1, number + 1)
+    drawn = np.unique(np.geomspace(1, number, min(number, MOST_NUMBERS)).round().astype(int)).tolist()
+
+    figure = canvas.new_figure(11, 4.4, title)
+    left, right = figure.subplots(1, 2)
+    for axes, what in ((left, "share"), (right, "cell")):
+        errors = {way: np.array([getattr(row[way], what) for row in rows]) for way in given}
+        for place, way in enumerate([*drawn, 0]):
+            if np.isfinite(errors[way]).all():
+                axes.plot(grid, errors[way], **line_at(place), linewidth=1.6, label=_words(way, number))
+        _mark_crossovers(axes, grid, np.array([errors[way] for way in numbers]))
+        axes.axvline(centre, color="0.5", linewidth=0.9, linestyle=":", label=f"ε = {epsilon:.4g}")
+        _set_scales(axes)
+        # A curve above 100 % tells nothing; the best at the given ε is always shown.
+        axes.set_ylim(top=min(axes.get_ylim()[1], max(2, 2 * min(getattr(row, what) for row in given.values()))))
+        axes.set_xlabel("ε of all that a user reports, nats")
+        axes.legend(fontsize=8, title="a user reports", title_fontsize=8)
+    left.set_ylabel("expected root mean squared error")
+    left.set_title("Share in a column", fontsize=10)
+    right.set_title("Cell in the table of two columns", fontsize=10)
+    return figure
+
+
+def _way(row: SplitErrors) -> int:
+    """The number of columns that a user reports; 0 is one among fake answers."""
+    return 0 if row.name == "among fakes" else row.number
+
+
+def _words(way: int, number: int) -> str:
+    if way in (0, number):
+        return "all columns" if way else "1, among fake answers"
+    return f"{way}, drawn at random"
+
+
+def _mark_crossovers(axes: Axes, grid: np.ndarray, errors: np.ndarray) -> None:
+    """Marks where another number of columns is best; `errors` is `[d, ε]`."""
+    best = np.argmin(errors, axis=0)
+    places = np.flatnonzero(np.diff(best))
+    for count, place in enumerate(places):
+        before, after = best[place], best[place + 1]
+        old, new = np.log(errors[[before, after], place : place + 2])
+        part = (new - old)[0] / np.subtract(*(new - old))  # of the step, where the two are equal
+        epsilon = grid[place] ** (1 - part) * grid[place + 1] ** part
+        error = np.exp((1 - part) * old[0] + part * old[1])
+        axes.plot([epsilon], [error], "o", color="black", markersize=4.5, zorder=3)
+        if len(places) <= _MOST_WORDS or count in (0, len(places) - 1):
+            text, offset = f"{after + 1} from ε = {epsilon:.2g}", (-4, -4)
+            axes.annotate(text, (epsilon, error), offset, textcoords="offset points", ha="right", va="top", fontsize=8)
+    if len(places):
+        axes.plot([], [], "o", color="black", markersize=4.5, label="more columns are best from here")

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
 
 def measured(dataset: xr.Dataset) -> list[str]:
-    """The metrics of a dataset except bias2 and variance: first the catalogue's, then the user's, which have a `_se`.
-
-    Example:
-        >>> import xarray as xr
-        >>> from rrjax.figures.selection import measured
-        >>> measured(xr.Dataset(dict.fromkeys(["mine", "mine_se", "bias2", "nll", "mse"], 0.1)))
-        ['mse', 'nll', 'mine']
-    """
+    """The metrics of a dataset except bias2 and variance: the catalogue's, then the user's, which have a `_se`."""
     known = [name for name, metric in METRICS.items() if name in dataset and metric.measure is not None]
     own = [str(name) for name in dataset.data_vars if f"{name}_se" in dataset and not str(name).endswith("_difference")]
     return known + [name for name in own if name not in METRICS]

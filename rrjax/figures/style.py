@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,13 +35,12 @@ def styles_of(names: Iterable[object]) -> dict[str, Style]:
     """Name → style, in drawing order: the estimators of the catalogue, then others, styled by their place."""
     given = [str(name) for name in names]
     others = [name for name in given if name not in ESTIMATORS]
-    known = {name: entry.style for name, entry in ESTIMATORS.items() if name in given}
-    return known | {name: _spare_style(place) for place, name in enumerate(others)}
-
-
-def _spare_style(place: int) -> Style:
+    styles = {name: entry.style for name, entry in ESTIMATORS.items() if name in given}
     number = len(SPARE_STYLES)
-    return SPARE_STYLES[place % number]._replace(marker=SPARE_STYLES[(place + place // number) % number].marker)
+    for place, name in enumerate(others):
+        marker = SPARE_STYLES[(place + place // number) % number].marker
+        styles[name] = SPARE_STYLES[place % number]._replace(marker=marker)
+    return styles
 
 
 def line_of(style: Style) -> dict[str, Any]:
@@ -65,13 +64,7 @@ def mechanism_line(name: str) -> dict[str, Any]:
 
 
 def shortened(label: object, width: int = 24) -> str:
-    """A label for figures: printable, escaped, and at most `width` characters.
-
-    Example:
-        >>> from rrjax.figures.style import shortened
-        >>> shortened("a very long label", width=8)
-        'a very …'
-    """
+    """A label for figures: printable, escaped, and at most `width` characters."""
     # Variation selectors are invisible.
     plain = (c for c in str(label) if not "\ufe00" <= c <= "\ufe0f")
     text = "".join(c if c.isprintable() else "?" for c in plain)
@@ -79,13 +72,7 @@ def shortened(label: object, width: int = 24) -> str:
 
 
 def estimator_title(name: object) -> str:
-    """The title of an estimator in figures and tables; its name if it is not in the catalogue.
-
-    Example:
-        >>> from rrjax.figures.style import estimator_title
-        >>> estimator_title("inv_p"), estimator_title("mine")
-        ('InvP', 'mine')
-    """
+    """The title of an estimator in figures and tables; its name if it is not in the catalogue."""
     known = ESTIMATORS.get(str(name))
     return str(name) if known is None else known.title
 
@@ -121,6 +108,11 @@ def words_for(name: str, value: Any) -> str:
     if name in ("zipf", "epsilon"):
         return f"{'Zipf exponent ' if name == 'zipf' else ''}{SYMBOLS[name]} = {value:g}".replace("inf", "∞")
     return f"{SYMBOLS[name]} = {value:,.0f}"
+
+
+def listed_words(coordinates: Mapping[str, Any]) -> str:
+    """Coordinates and their values, in words."""
+    return ", ".join(words_for(name, value) for name, value in coordinates.items())
 
 
 def seeds_note(dataset: xr.Dataset) -> str:

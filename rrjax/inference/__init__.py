@@ -4,23 +4,27 @@ Every function solves one problem; batches go through `jax.vmap`, as for the est
 """
 
 from rrjax.inference.association import Association as Association
-from rrjax.inference.association import Limits, association, cramers_v, mutual_information
-from rrjax.inference.cdf_bands import CdfBand as CdfBand
-from rrjax.inference.cdf_bands import cdf_band, mean_limits, quantile_limits
-from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree
+from rrjax.inference.association import Limits, association, cramers_v, mutual_information, odds_ratios
+from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
+from rrjax.inference.chow_liu import TreeFit as TreeFit
 from rrjax.inference.combined import difference, stratified
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
-from rrjax.inference.discovery import discoveries, p_values
 from rrjax.inference.distribution_tests import goodness_of_fit_test, likelihood_ratio_test
 from rrjax.inference.functionals import Estimate, group_share, linear_functional
-from rrjax.inference.intervals import Intervals, intervals
+from rrjax.inference.intervals import Intervals, discoveries, intervals, p_values
 from rrjax.inference.marginal_tests import CategoryTest
 from rrjax.inference.monte_carlo import HypothesisTest, power
 from rrjax.inference.monte_carlo import Power as Power
-from rrjax.inference.odds_ratios import odds_ratios
 from rrjax.inference.planning import MechanismErrors as MechanismErrors
-from rrjax.inference.planning import compare_mechanisms, detectable_share, expected_width, users_for_width
+from rrjax.inference.planning import SplitErrors as SplitErrors
+from rrjax.inference.planning import (
+    compare_mechanisms,
+    compare_splits,
+    detectable_share,
+    expected_width,
+    users_for_width,
+)
 from rrjax.inference.posterior import Posterior, posterior
 from rrjax.inference.precision import (
     covariance,
@@ -33,12 +37,9 @@ from rrjax.inference.precision import (
 from rrjax.inference.profile import ProfileLikelihood as ProfileLikelihood
 from rrjax.inference.profile import Surface as Surface
 from rrjax.inference.profile import log_likelihood_surface, profile
+from rrjax.inference.quantiles import CdfBand as CdfBand
 from rrjax.inference.quantiles import Quantile as Quantile
-from rrjax.inference.quantiles import quantile
-from rrjax.inference.splitting import SplitErrors as SplitErrors
-from rrjax.inference.splitting import compare_splits
-from rrjax.inference.tree_fit import TreeFit as TreeFit
-from rrjax.inference.tree_fit import tree_fit_test
+from rrjax.inference.quantiles import cdf_band, mean_limits, quantile, quantile_limits
 from rrjax.inference.two_sample_designs import ComplianceEstimate as ComplianceEstimate
 from rrjax.inference.two_sample_designs import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
 from rrjax.inference.two_sample_designs import compliance, unrelated_question

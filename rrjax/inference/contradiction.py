@@ -23,6 +23,7 @@ from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.special import deviance, exp_minus, log1p_minus, log_survival
 from rrjax.numerics.sums import accurate_sum
 
+SEED_BITS = 32
 MOST_COLUMNS = 1 << 18
 """Largest number of columns whose law is summed, which takes a second."""
 NUM_TILTS = 128
@@ -310,17 +311,16 @@ def log_generator(chance: Float[Array, ""], tilt: Float[Array, ""]) -> Float[Arr
     return jnp.where(jnp.abs(tilt) < 1, chance * exp_minus(tilt) + log1p_minus(x), jnp.log1p(x) - chance * tilt)
 
 
-def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> HypothesisTest:
+def repeated_seed_test(most: int, num_reports: int) -> HypothesisTest:
     """Tests whether each user drew a seed, by the number of reports with the commonest seed.
 
     In local hashing every user draws a hash function. With one function for all users, categories with equal hashes
-    cannot be distinguished, and neither estimates nor intervals hold. Among N independent seeds of S bits, m are equal
-    with probability at most C(N, m)/2^(S·(m − 1)), by the union bound.
+    cannot be distinguished, and neither estimates nor intervals hold. Among N independent seeds of 32 bits, m are equal
+    with probability at most C(N, m)/2^(32·(m − 1)), by the union bound.
 
     Args:
         most: m, the number of reports with the commonest seed.
         num_reports: N.
-        seed_bits: S.
 
     Returns:
         `HypothesisTest`: the statistic is m; the p-value is an upper bound.
@@ -336,8 +336,7 @@ def repeated_seed_test(most: int, num_reports: int, *, seed_bits: int = 32) -> H
     """
     num_reports = as_integer(num_reports, "num_reports", 1, 2**53)
     most = as_integer(most, "most", 1, num_reports, "num_reports = ")
-    seed_bits = as_integer(seed_bits, "seed_bits", 1)
     ways = math.lgamma(num_reports + 1) - math.lgamma(most + 1) - math.lgamma(num_reports - most + 1)
-    p_value = math.exp(min(ways - (most - 1) * seed_bits * math.log(2), 0.0))
+    p_value = math.exp(min(ways - (most - 1) * SEED_BITS * math.log(2), 0.0))
     statistic, p_value, error = (jnp.asarray(value, float) for value in (most, p_value, 0.0))
     return HypothesisTest(statistic, p_value, error, "the commonest seed, union bound")

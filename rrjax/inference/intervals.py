@@ -1,27 +1,36 @@
-"""Confidence intervals for the share of each category."""
+"""Exact statements about each category: confidence intervals, p-values, and discoveries.
+
+The result of a category depends on its count, N and the rates alone. So where counts are known, in the memory of the
+host, it is computed once for each distinct count: a million categories have some hundreds.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.core import Tracer
 from jax.scipy.special import ndtri
-from jaxtyping import Array, ArrayLike, Float, Int
+from jax.sharding import SingleDeviceSharding
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence, Tally, as_tally, evidence, num_tests
 from rrjax.inference.contradiction import log_above, log_below
-from rrjax.inference.distinct_counts import once_per_count
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
+from rrjax.mechanisms.mechanism import Dependence
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.special import odds_of_tail
+from rrjax.numerics.sharding import aligned
+from rrjax.numerics.special import log_survival, odds_of_tail
 from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
@@ -259,3 +268,185 @@ def _wilson(count, other, log_tail):
     upper = (count + z2 / 2 + half) / (total + z2)
     lower = count * (count / total) / (count + z2 / 2 + half)
     return lower, upper
+
+
+def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log: bool = False) -> Float[Array, " K"]:
+    """Exact p-values of the hypotheses that a category is empty, θ_i = 0 against θ_i > 0.
+
+    P(Binomial(N, q) ≥ c_i): the probability that an empty category has this count or a larger one.
+
+    Args:
+        counts: `[K]`, integers, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not with a tally.
+        log: Whether to return natural logarithms, which do not underflow.
+
+    Returns:
+        `[K]`, in [0, 1]. Logarithms are accurate to 2e-6 (float32; 1e-14 in float64) of the larger of one and
+        themselves, at any N and however far the tail. Each distinct count is computed once. All NaN for unusable counts
+        or ε.
+
+    Raises:
+        ValueError: A wrong shape or dtype, or K < 2.
+
+    Example:
+        >>> import rrjax
+        >>> [f"{p:.2g}" for p in rrjax.inference.p_values([40, 22, 15, 13], epsilon=2.0).tolist()]
+        ['9.5e-18', '3.4e-05', '0.025', '0.09']
+    """
+    data = evidence(counts, epsilon)
+    return once_per_count(lambda data, _: _p_values(data, log), whole_support(counts, epsilon), data)
+
+
+def discoveries(
+    counts: ArrayLike | Tally,
+    epsilon: ArrayLike | None = None,
+    fdr: ArrayLike = 0.05,
+    *,
+    dependence: Dependence = "negative",
+) -> Bool[Array, " K"]:
+    """Marks categories that are significantly above zero, at a false discovery rate.
+
+    Among the sorted exact `p_values`, the largest p_(k) ≤ k·fdr/K and all below are significant (Benjamini and
+    Hochberg). The support of `mle_star` does not bound the false discovery rate: most of it may be empty categories,
+    because about half of the empty categories whose counts are above their expectation have a positive estimate.
+
+    Args:
+        counts: `[K]`, integers, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; not with a tally.
+        fdr: Scalar in (0, 1): the false discovery rate, a bound on the expected share of empty categories among the
+            marked ones.
+        dependence: "negative": the method unchanged. Counts of one collection of randomized response are negatively
+            associated; for them the bound is proven up to a constant factor, and holds without it in simulations.
+            Counts of unary encoding are independent for given users, and the bound is proven. "any": the method of
+            Benjamini and Yekutieli, which divides fdr by 1 + 1/2 + … + 1/K and is proven for any dependence.
+
+    Returns:
+        `[K]`, booleans. All false for unusable counts or ε.
+
+    Raises:
+        ValueError: A wrong shape or dtype, K < 2, an fdr outside (0, 1), or an unknown dependence.
+
+    Example:
+        >>> import rrjax
+        >>> rrjax.inference.discoveries([5_200, 2_900, 1_000, 900], epsilon=2.0).tolist()
+        [True, True, False, False]
+
+    References:
+        Benjamini and Hochberg, "Controlling the false discovery rate", 1995; Benjamini and Yekutieli, "The control of
+        the false discovery rate in multiple testing under dependency", 2001, Theorem 1.3; Chi, Ramdas and Wang,
+        "Multiple testing under negative dependence", arXiv:2212.09706.
+    """
+    if dependence not in ("negative", "any"):
+        raise ArgumentError(f"dependence must be 'negative' or 'any', got {dependence!r}", argument="dependence")
+    bound = as_probability(fdr, "fdr", 0.05)
+    data = evidence(counts, epsilon)
+    size = data.support.shape[0]
+    divisor = float(np.sum(1 / np.arange(1, size + 1))) if dependence == "any" else 1.0
+    return once_per_count(
+        lambda data, times: _step_up(data, times, size, bound, divisor), whole_support(counts, epsilon), data, bound
+    )
+
+
+def _log_p_values(data):
+    value = log_survival(data.support, data.others, data.excess, data.q)
+    return jnp.where(data.usable, value, jnp.nan)
+
+
+@partial(jax.jit, static_argnames="log")
+def _p_values(data, log):
+    value = _log_p_values(data)
+    return value if log else jnp.exp(value)
+
+
+@program
+def _step_up(data, times, size, bound, divisor):
+    log_p_value = _log_p_values(data)
+    bound = jnp.where((bound > 0) & (bound < 1), bound, jnp.nan)  # under tracing; no p-value is below NaN
+    log_unit = jnp.log(bound / divisor / size)
+    each = 1 if times is None else times
+
+    def count(k):
+        return jnp.sum(jnp.where(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)), each, 0), dtype=jnp.int32)
+
+    # The largest k with k p-values at most k·unit: from k = K down, every count of them is the next k.
+    start = aligned(jnp.asarray(size, jnp.int32), log_p_value, log_unit)
+    _, number = lax.while_loop(lambda s: s[1] < s[0], lambda s: (s[1], count(s[1])), (start + 1, start))
+    return log_p_value <= log_unit + jnp.log(number.astype(log_unit.dtype))
+
+
+FEWEST_CATEGORIES = 1024
+"""Number of categories below which every category is computed: it is as fast."""
+FEWEST_CATEGORIES_A_COUNT = 4
+"""Mean number of categories per count below which every category is computed."""
+SMALLEST_BATCH = 256
+"""Smallest number of distinct counts in a batch, so that few programs are compiled."""
+
+Result = TypeVar("Result")
+
+
+class DistinctCounts(NamedTuple):
+    """The distinct counts of a collection.
+
+    Attributes:
+        example: `[D]`, a category with each of them; the first one repeated until D is a power of two, so that few
+            programs are compiled for any data.
+        times: `[D]`, number of categories with it; zero for the repetitions.
+        place: `[K]`, the place of each category's count.
+    """
+
+    example: np.ndarray
+    times: np.ndarray
+    place: np.ndarray
+
+    def pick(self, leaf: Any) -> Any:
+        """The entries `[D]` of the examples in an array `[K]`; anything else unchanged."""
+        if np.shape(leaf) != self.place.shape:
+            return leaf
+        return jax.device_put(np.asarray(leaf)[self.example], leaf.sharding)
+
+    def spread(self, leaf: Array) -> Array:
+        """The results `[K]` of all categories, from results `[D]`."""
+        return jax.device_put(np.asarray(leaf)[self.place], leaf.sharding)
+
+
+def once_per_count(
+    function: Callable[[Any, np.ndarray | None], Result], counts: Int[Array, " K"], given: Any, *others: Any
+) -> Result:
+    """Calls a function of `given`, a pytree with arrays `[K]`, on one category of each distinct count.
+
+    The function's second argument is the number of categories with each count, or None if every category is computed.
+    `others` are its further inputs: if one is traced, every category is computed.
+    """
+    distinct = distinct_counts(counts, given, *others)
+    if distinct is None:
+        return function(given, None)
+    return jax.tree.map(distinct.spread, function(jax.tree.map(distinct.pick, given), distinct.times))
+
+
+def distinct_counts(counts: Int[Array, " K"], *others: object) -> DistinctCounts | None:
+    """The distinct counts, in time O(K); None if they are traced, not on the host, few or not repeated."""
+    size = counts.shape[0]
+    if size < FEWEST_CATEGORIES or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((counts, others))):
+        return None
+    if not isinstance(counts.sharding, SingleDeviceSharding) or next(iter(counts.devices())).platform != "cpu":
+        return None
+    known = np.asarray(counts)
+    above = known - known.min()  # counts of many reports are far from zero
+    small = np.flatnonzero((above >= 0) & (above < 2 * size))  # a table serves these; unusable counts wrapped below 0
+    seen = np.zeros(2 * size, bool)
+    seen[above[small]] = True
+    place_of_small = np.cumsum(seen, dtype=np.int32) - 1
+    large = np.ones(size, bool)
+    large[small] = False
+    values, place_of_large = np.unique(above[large], return_inverse=True)
+    number = int(place_of_small[-1]) + 1 + len(values)
+    if number * FEWEST_CATEGORIES_A_COUNT > size:
+        return None
+    place = np.empty(size, np.int32)
+    place[small] = place_of_small[above[small]]
+    place[large] = place_of_large + place_of_small[-1] + 1
+    padded = max(SMALLEST_BATCH, 1 << (number - 1).bit_length())
+    example = np.empty(padded, np.int64)
+    example[place] = np.arange(size)
+    example[number:] = example[0]
+    return DistinctCounts(example, np.bincount(place, minlength=padded).astype(np.int32), place)

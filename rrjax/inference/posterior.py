@@ -32,6 +32,7 @@ NO_DERIVATIVES = (
     "posterior has no derivatives, because it draws whole numbers: take differences of two posteriors with one key, or "
     "the derivative of `mle_star`"
 )
+NUM_CHAINS = 4
 LARGEST_R_HAT = 1.05
 """R̂ above which a warning is given. (1.01 is recommended for final results.)"""
 
@@ -130,22 +131,12 @@ def _equal_tailed(draws, level):
     return tuple(jnp.where(inside, limit, jnp.nan) for limit in limits)
 
 
-class _Chains(NamedTuple):
-    """The number of chains of a sampler, of the draws kept of each, and of the steps before and between these."""
-
-    num_chains: int
-    num_draws: int
-    num_warmup: int
-    thin: int
-
-
 def posterior(
     key: Array,
     counts: ArrayLike,
     epsilon: ArrayLike,
     *,
     prior: ArrayLike = 1.0,
-    num_chains: int = 4,
     num_draws: int = 1000,
     num_warmup: int = 500,
     thin: int = 1,
@@ -162,13 +153,12 @@ def posterior(
         prior: Scalar or `[K]`, the positive parameters a of the Dirichlet prior. 1 is uniform on the simplex; 1/K or
             less favours few large shares, which suits large K: where most shares are zero, 1 biases all others (see
             `Posterior.credible_intervals`).
-        num_chains: Independent chains, at least 1. Static.
         num_draws: Number of draws kept of each chain, at least 4. Static.
         num_warmup: Steps before the first kept draw. Static.
         thin: Steps from one kept draw to the next. Static.
 
     Returns:
-        `Posterior`; memory num_chains · num_draws · K. All NaN for unusable counts or ε, or a prior that is not
+        `Posterior`; four chains, memory 4 · num_draws · K. All NaN for unusable counts or ε, or a prior that is not
         positive.
 
     Raises:
@@ -190,15 +180,14 @@ def posterior(
         split R̂ and the effective sample size (of the values themselves, not of their ranks).
     """
     check_key(key)
-    chains = _Chains(num_chains, num_draws, num_warmup, thin)
-    for (name, value), least in zip(chains._asdict().items(), (1, 4, 0, 1), strict=True):
-        as_integer(value, name, least)
+    num_draws, num_warmup = as_integer(num_draws, "num_draws", 4), as_integer(num_warmup, "num_warmup", 0)
+    thin = as_integer(thin, "thin", 1)
     counts, epsilon = as_survey(counts, epsilon, whole=True)
     alpha = jnp.broadcast_to(as_one_or_each(prior, counts.shape[0], "categories", "prior"), counts.shape)
     epsilon, alpha = without_derivative((epsilon, alpha), NO_DERIVATIVES)
     key, counts = refuse_spread((key, counts), "posterior")
     key, counts, epsilon, alpha = aligned((key, counts, epsilon, alpha))
-    result = _sample(key, counts, epsilon, alpha, chains)
+    result = _sample(key, counts, epsilon, alpha, num_draws, num_warmup, thin)
     if not isinstance(result.r_hat, Tracer):
         worst = float(jnp.max(result.r_hat))
         if worst > LARGEST_R_HAT:
@@ -212,8 +201,8 @@ def posterior(
     return result
 
 
-@partial(jax.jit, static_argnums=4)
-def _sample(key, counts, epsilon, alpha, chains):
+@partial(jax.jit, static_argnums=(4, 5, 6))
+def _sample(key, counts, epsilon, alpha, num_draws, num_warmup, thin):
     e1 = expm1_epsilon(epsilon)
     usable = survey(counts).simulable & (e1 > 0) & (jnp.min(alpha) > 0)
     trials = jnp.where(usable, counts, 1).astype(jnp.int32)
@@ -234,15 +223,15 @@ def _sample(key, counts, epsilon, alpha, chains):
         def steps(theta, key, number):
             return lax.fori_loop(0, number, lambda i, t: step(t, jax.random.fold_in(key, i)), theta)
 
-        theta = steps(aligned(dirichlet(start, alpha), trials, e1), warmup, chains.num_warmup)
+        theta = steps(aligned(dirichlet(start, alpha), trials, e1), warmup, num_warmup)
 
         def keep(theta, key):
-            theta = steps(theta, key, chains.thin)
+            theta = steps(theta, key, thin)
             return theta, theta
 
-        return lax.scan(keep, theta, jax.random.split(kept, chains.num_draws))[1]
+        return lax.scan(keep, theta, jax.random.split(kept, num_draws))[1]
 
-    found = Posterior.of(jax.vmap(chain)(jax.random.split(key, chains.num_chains)))
+    found = Posterior.of(jax.vmap(chain)(jax.random.split(key, NUM_CHAINS)))
     return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
 
 

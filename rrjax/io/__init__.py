@@ -4,8 +4,6 @@ Only this package uses labels. The rest of the library uses the 0-based numbers 
 """
 
 from rrjax.data.errors import DataError
-from rrjax.io.codings import coded
-from rrjax.io.datasets import load_acs_income, load_kosarak
 from rrjax.io.frames import count_frame, tally_frame
 from rrjax.io.labels import read_domain
 from rrjax.io.numbers import Bins, read_bins, read_number_reports
@@ -13,7 +11,7 @@ from rrjax.io.read import count_reports, read_counts
 from rrjax.io.rows import read_values
 from rrjax.io.source import Source, read_metadata
 from rrjax.io.tallies import load_tally, read_tally, save_tally
-from rrjax.io.write import write_reports, write_table
+from rrjax.io.write import coded, write_reports, write_table
 
 __all__ = [
     "Bins",
@@ -22,8 +20,6 @@ __all__ = [
     "coded",
     "count_frame",
     "count_reports",
-    "load_acs_income",
-    "load_kosarak",
     "load_tally",
     "read_bins",
     "read_counts",

@@ -186,11 +186,11 @@ def opened(file: str) -> Iterator[IO[str]]:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}: {BAD_GZIP}", file=file) from error
+        raise DataError.at(file, f"{BAD_GZIP}") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: {_NOT_UTF8}", file=file) from error
+        raise DataError.at(file, f"{_NOT_UTF8}") from error
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}.", file=file) from error
+        raise DataError.at(file, f"cannot be read: {error.strerror}.") from error
 
 
 def _broken_json_line(file: str) -> int | None:
@@ -347,3 +347,27 @@ def position(kind: Kind, domain: Domain, value: str = "value") -> str:
     first, last = domain.ends
     number = integer(kind, value)
     return f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {number} - ({first}) END"
+
+
+def has_no_answer(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str:
+    """Whether `value` means a missing answer, by itself or by `is_named`; never NULL."""
+    named = f" OR {is_named(kind, tokens, numbers=numbers)}" if tokens else ""
+    return f"({is_missing(kind, ())}{named})"
+
+
+def is_named(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str:
+    """Whether `value` is one of the tokens: as a number where numbers are read, so that 99 is 99.0, else as text."""
+    named = f"{text(kind)} IN ({', '.join(map(literal, tokens))})"
+    given = [f"{number!r}::DOUBLE" for token in tokens if (number := number_of(token)) is not None]
+    if given and (kind in ("integer", "number") or (kind == "text" and numbers)):
+        named += f" OR coalesce(TRY_CAST(value AS DOUBLE) IN ({', '.join(given)}), false)"
+    return f"({named})"
+
+
+def number_of(token: str) -> float | None:
+    """The number that a text names ("99.0"); None for other texts, and for numbers that floats do not tell apart."""
+    try:
+        number = float(token)
+    except ValueError:
+        return None
+    return number if abs(number) < LARGEST_EXACT_FLOAT else None

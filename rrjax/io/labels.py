@@ -116,11 +116,7 @@ def label_of(value: Any) -> str | int:
 
 
 def listed_in(flag: str, text: str) -> list[str]:
-    """Splits the text of a flag at its commas; commas within quotes do not count.
-
-    Raises:
-        ArgumentError, UsageError: The text has more than one line, or is too long.
-    """
+    """Splits the text of a flag, one short line, at its commas; commas within quotes do not count."""
     try:
         rows = list(csv.reader([text], skipinitialspace=True))
     except csv.Error as error:

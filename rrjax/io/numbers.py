@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.data.errors import DataError, number, reworded
-from rrjax.io.codings import count_numbers
-from rrjax.io.database import text
+from rrjax.io.database import has_no_answer
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MOST_NUMBER, Metadata
-from rrjax.io.missing import has_no_answer
-from rrjax.io.read import as_source, check_missing, count_reports, no_values
-from rrjax.io.rows import Values, place_of
-from rrjax.io.scan import scanning
+from rrjax.io.read import as_source, check_missing, count_reports
+from rrjax.io.rows import Values, numbers_of
+from rrjax.io.scan import error_at, scanning
 from rrjax.io.source import Source
-from rrjax.io.tallies import mechanism_of
+from rrjax.io.tallies import count_numbers, mechanism_of
 from rrjax.mechanisms.table import TABLE
 
 if TYPE_CHECKING:
@@ -93,28 +91,18 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
     source = as_source(source).confidential()
     with scanning(source) as chosen:
         check_missing(chosen, bins.has, numbers=True)
-        chosen.query("SET preserve_insertion_order = true")
-        is_none = has_no_answer(chosen.kind, source.missing, numbers=True)
-        found = chosen.connection.execute(
-            f"SELECT TRY_CAST({text(chosen.kind)} AS DOUBLE) AS number, {is_none} AS missing FROM ({chosen.sql})"
-        ).fetchnumpy()
-        present = ~np.asarray(found["missing"], bool)
-        numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
-        if not present.any():
-            raise no_values(chosen, len(present))
+        numbers, absent = numbers_of(chosen, has_no_answer(chosen.kind, source.missing, numbers=True))
+        present = ~absent
         wrong = present & ~((numbers >= bins.low) & (numbers <= bins.high))
         if wrong.any():
             first = int(np.argmax(wrong))
-            file, row = place_of(chosen, first)
             shown = "the value" if chosen.confidential else repr(float(numbers[first]))
-            raise DataError(
-                f"{file}, column {chosen.column!r}, row {row:,}: {shown} is no number from {bins.low:g} to "
-                f"{bins.high:g} ({number(int(wrong.sum()), 'such value', 'such values')}). Correct it, or choose "
-                "a range that holds all numbers that are possible.",
-                file=file,
-                column=chosen.column,
-                row=row,
+            problem = (
+                f"{shown} is no number from {bins.low:g} to {bins.high:g} "
+                f"({number(int(wrong.sum()), 'such value', 'such values')}). Correct it, or choose a range that holds "
+                "all numbers that are possible."
             )
+            raise error_at(chosen, first, problem)
     edges, kept = bins.edges, numbers[present]
     indices = np.clip(np.searchsorted(edges, kept, side="right") - 1, 0, bins.num_bins - 1).astype(np.int32)
     missing = int((~present).sum())
@@ -169,7 +157,7 @@ def read_number_reports(source: Source | str) -> NumberReports:
         counts = count_numbers(source, metadata, mechanism.num_reports)
         return NumberReports(counts, mechanism, metadata, edges[:-1], edges[1:])
     if not metadata.domain.is_range:
-        raise DataError(f"{file}: the metadata have no range of numbers.", file=file, argument="range")
+        raise DataError.at(file, "the metadata have no range of numbers.", argument="range")
     labels = metadata.domain.labels().astype(float)
     counted = count_reports(replace(source, column=metadata.column))
     return NumberReports(counted.counts, mechanism, metadata, labels, labels, counted.num_missing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,19 +11,21 @@ import numpy as np
 from rrjax.data.errors import DataError, number, option
 from rrjax.io.database import (
     as_written,
+    has_no_answer,
     integer,
     integer_of,
     is_integer_label,
+    is_named,
     is_padded,
     literal,
+    number_of,
     position,
     text,
 )
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
-from rrjax.io.missing import has_no_answer, is_named, number_of
-from rrjax.io.scan import Filter, Scan, check_header, scan, scanning
+from rrjax.io.scan import Scan, check_header, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
@@ -87,12 +89,8 @@ def count_reports(source: Source | str, domain: Labels | None = None) -> Counted
         >>> counted.counts.sum() + counted.num_missing == counted.num_rows  # doctest: +SKIP
         True
     """
-    return count_filtered(as_source(source), as_domain(domain))
-
-
-def count_filtered(source: Source, domain: Domain | None, filters: Sequence[Filter] = ()) -> CountedReports:
-    """The counts of the rows that pass all filters, as by `count_reports`."""
-    with scanning(source, filters=filters) as chosen:
+    domain = as_domain(domain)
+    with scanning(as_source(source)) as chosen:
         return count_scan(chosen, domain)
 
 
@@ -144,9 +142,7 @@ def as_source(source: Source | str) -> Source:
 def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, bool]:
     """The domain for the counts, None for that of the data, and whether it was made from data.
 
-    Raises:
-        Contradiction: Metadata with another domain.
-        DataError: A category of the domain that the column holds is named as missing, too.
+    Refuses metadata with another domain, and a category that the column holds and that is named as missing, too.
     """
     metadata = chosen.source.columns().get(chosen.column)
     if metadata is not None:
@@ -159,13 +155,7 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
 
 
 def check_missing(chosen: Scan, has: Callable[[str], bool], *, numbers: bool) -> None:
-    """Refuses values as missing that are answers, too, by `has`, if the column holds one of them.
-
-    Args:
-        chosen: The column.
-        has: Whether a text is an answer.
-        numbers: As in `is_named`.
-    """
+    """Refuses values as missing that are answers, too (`has`), if the column holds one; `numbers` as in `is_named`."""
     tokens = []
     for token in chosen.source.missing:
         value = number_of(token) if numbers or chosen.kind != "text" else None
@@ -330,7 +320,7 @@ def _first_error(
     # Row numbers count within a file, so the files are read again, one by one.
     for file in chosen.files:
         part = replace(chosen.source, paths=file, column=column)
-        one = scan(chosen.connection, part, counts_column, chosen.filters)
+        one = scan(chosen.connection, part, counts_column)
         kind, cell = (one.kind, "value") if counts_column is None else (one.amount_kind, "amount")
         found = one.query(
             f"SELECT row, {text(kind, cell)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1"

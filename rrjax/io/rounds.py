@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.codings import CODINGS, read_reports
-from rrjax.io.database import declare_spelling, user_name
-from rrjax.io.metadata import Metadata
-from rrjax.io.rows import place_of, read_rows
-from rrjax.io.scan import Scan, scanning
+from rrjax.io.database import connect, declare_spelling, explaining, parquet, parquet_record, user_name
+from rrjax.io.domain import Domain
+from rrjax.io.metadata import MEMO_KEY, MechanismRecord, Metadata
+from rrjax.io.rows import read_rows
+from rrjax.io.scan import Scan, error_at, place_of, scanning
 from rrjax.io.source import Source
+from rrjax.io.tallies import read_reports
+from rrjax.io.write import CODINGS, copy, replacing
+from rrjax.privacy.clients.locking import Lock, locked
+from rrjax.privacy.clients.longitudinal import LongitudinalClient
 
 _NUMBER = r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,9})?"
 _PLAIN = r"0|-?[1-9][0-9]*"
@@ -34,11 +44,7 @@ def rounds_of(source: Source) -> dict[int, Source]:
 
 
 def read_users(source: Source, column: str) -> np.ndarray:
-    """The name of the user of each row, texts `[N]`, the same for 3, "3.0" and 3.0, and for all forms of Unicode.
-
-    Raises:
-        DataError: As `check_users`.
-    """
+    """The user of each row, texts `[N]`, the same for 3, "3.0" and 3.0 and all forms of Unicode; as `check_users`."""
     with _scanned(source, column) as (chosen, names):
         return np.asarray(chosen.connection.execute(names).fetchnumpy()["name"], object)
 
@@ -84,13 +90,11 @@ def _scanned(source: Source, column: str) -> Iterator[tuple[Scan, str]]:
 
 def _unfit(chosen: Scan, nameless: bool, first: int, last: int) -> DataError:
     """The error about the first row without a name, or about the first and the last row of one name."""
+    if nameless:
+        return error_at(chosen, first, "no user, or a number that is too large to be exact as a float")
     file, row = place_of(chosen, first)
-    problem = "no user, or a number that is too large to be exact as a float"
-    if not nameless:
-        problem = f"another row of the user of {file}, row {row:,}; each user has one report a round"
-        file, row = place_of(chosen, last)
-    where = f"{file}, column {chosen.column!r}, row {row:,}"
-    return DataError(f"{where}: {problem}", file=file, column=chosen.column, row=row)
+    problem = f"another row of the user of {file}, row {row:,}; each user has one report a round"
+    return error_at(chosen, last, problem)
 
 
 def users_of(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:
@@ -117,3 +121,257 @@ def reports_of_users(rounds: dict[int, Source], metadata: Metadata, users: list[
     rows, numbers = np.concatenate(reports)[order], np.bincount(codes)
     firsts = np.cumsum(numbers) - numbers
     return [rows[firsts[numbers == each][:, None] + np.arange(each)] for each in np.unique(numbers)]
+
+
+VERSION = 1
+"""Version of the file format."""
+
+
+def head_of(record: MechanismRecord, column: str, domain: Domain, simulated: bool, user: str | None) -> dict[str, Any]:
+    """The `head` of the memo of reports with this protocol, column, domain and column of users."""
+    own = {name: record.parameters[name] for name in ("num_categories", "epsilon", "first_epsilon")}
+    common = {"column": column, "domain": domain.fingerprint, "simulated": simulated, "user": user}
+    return {"mechanism": record.name, **own, **common}
+
+
+@dataclass
+class Memos:
+    """The permanent answers of all users.
+
+    Attributes:
+        users: `[M]`, the name of the user of each answer.
+        keys: `[M]`, the value or bucket that it is for.
+        seeds: `[M]`, the seed of the user's hash function; zero without.
+        answers: `[M]` integers, or `[M, K]` bits.
+        rounds: The rounds that were reported, in ascending order.
+        unmoved: The complete reports of the last round, and the file that they become by a move, which is the only step
+            of the round after this memo was written; None without. Relative to the memo's folder where they can be.
+        generation: How often the memo was written.
+    """
+
+    users: np.ndarray
+    keys: np.ndarray
+    seeds: np.ndarray
+    answers: np.ndarray
+    rounds: list[int]
+    unmoved: tuple[str, str] | None = None
+    generation: int = 0
+
+    def with_answers(
+        self, client: LongitudinalClient, users: np.ndarray, values: np.ndarray
+    ) -> tuple[Memos, np.ndarray]:
+        """All answers, the missing ones of these values drawn, and the place `[N]` of each user's among them."""
+        names, seed_of, place_of = users.tolist(), {}, {}
+        # Earlier versions took 3 and "3.0" for two users, with a seed and answers each: those of the first one count.
+        columns = zip(self.users.tolist(), self.keys.tolist(), self.seeds.tolist(), strict=True)
+        for place, (name, key, seed) in enumerate(columns):
+            if seed_of.setdefault(name, seed) == seed:
+                place_of.setdefault((name, key), place)
+        fresh = [name for name in dict.fromkeys(names) if name not in seed_of]
+        seed_of |= dict(zip(fresh, client.seeds(len(fresh)).tolist(), strict=True))
+        seeds = np.asarray([seed_of[name] for name in names], np.uint32)
+        wanted = list(zip(names, client.keys(seeds, values).tolist(), strict=True))
+        new = [pair for pair in dict.fromkeys(wanted) if pair not in place_of]
+        place_of |= {pair: len(self.users) + place for place, pair in enumerate(new)}
+        places = np.asarray([place_of[pair] for pair in wanted], np.int64)
+        if not new:
+            return self, places
+        keys = np.asarray([key for _, key in new], np.int32)
+        drawn = client.memoize(keys)
+        old = self.answers if len(self.answers) else drawn[:0]
+        more = Memos(
+            np.concatenate([self.users, np.asarray([name for name, _ in new], object)]),
+            np.concatenate([self.keys, keys]),
+            np.concatenate([self.seeds, np.asarray([seed_of[name] for name, _ in new], np.uint32)]),
+            np.concatenate([old, drawn]),
+            self.rounds,
+            generation=self.generation,
+        )
+        return more, places
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The number of permanent answers of each user."""
+        return np.unique(self.users.astype(str), return_counts=True)[1]
+
+
+@dataclass
+class MemoFile:
+    """A Parquet file of `Memos`, readable by its owner alone, which is created with the first round.
+
+    `head` is what all rounds have in common, in JSON's types: protocol, parameters, domain, columns.
+    """
+
+    path: Path
+    head: dict[str, Any]
+    _lock: Lock | None = field(default=None, init=False, repr=False)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Memos]:
+        """Locks the file and reads it; empty memos if it is not there.
+
+        `DataError`, and nothing is changed: it cannot be read or locked, is no memo, is one of another collection, has
+        a second name, is older than its lock's note, or is not there while the note shows that it was. Also if the last
+        round was interrupted before its reports had their name: now they have it.
+        """
+        try:
+            with locked(Path(os.path.realpath(self.path)), self.path) as self._lock:
+                if self.path.exists() and os.stat(self.path).st_nlink > 1:
+                    raise self._refused(
+                        "has a second name (a hard link), under which the answers of this round would be missing. Copy "
+                        "it to a file of one name, use that one alone from now on, and delete the others"
+                    )
+                memos, note = self._read(), self._lock.note()
+                last = note.get("generation", 0)
+                if memos.generation < last:
+                    raise self._older(last)
+                if memos.unmoved is not None and not (note.get("moved") and memos.generation == last):
+                    self._complete(memos)
+                yield memos
+        except OSError as error:
+            raise self._refused(f"cannot be locked or read ({error.strerror or error})") from error
+
+    def _complete(self, memos: Memos) -> None:
+        """Finishes an interrupted last round, which is an error, because it may be the one that is asked for."""
+        assert memos.unmoved is not None
+        folder, number = self._folder, memos.rounds[-1]
+        aside, place = (
+            Path(os.path.normpath(folder / each)) for each in memos.unmoved
+        )  # an absolute path stays as it is
+        if not aside.exists() and not place.exists() and (folder / aside.name).exists():  # moved to the memo
+            aside, place = folder / aside.name, folder / place.name
+        if not aside.exists():
+            if place.exists():  # it was moved
+                return
+            raise DataError(
+                f"Round {number} was written to {aside}, to become {place}, and neither is there: was the folder "
+                "moved? Bring one of the two back, and give the command again. If you moved the reports or lost them, "
+                f"put an empty file at {place}, give the command again, and delete it. No round was made.",
+                file=str(place),
+            )
+        if place.exists():
+            raise DataError(
+                f"{place} is in the way of the reports of round {number}, which was interrupted: they are complete, in "
+                f"{aside}. Move {place.name} to another folder, and give the command again.",
+                file=str(place),
+            )
+        os.replace(aside, place)
+        self.note_moved(memos)
+        raise DataError(
+            f"Round {number} was interrupted after the memo had noted it. Its reports are in {place} now, and nothing "
+            "else was made. For the next round give the command again.",
+            file=str(place),
+        )
+
+    def _older(self, last: int) -> DataError:
+        assert self._lock is not None
+        shows, spent = f"{self._lock.path} shows that", "would be drawn again, which spends ε∞ again"
+        if not self.path.exists():
+            return self._refused(
+                f"is not there, and {shows} it was: its permanent answers {spent}. Bring it back; for the first round "
+                f"of a new collection name another file, or delete {self._lock.path}"
+            )
+        return self._refused(
+            f"is an old copy: {shows} the memo was written {last:,} times, this one fewer. Answers since then {spent}. "
+            f"Bring back the memo that was written last; if it is lost, delete {self._lock.path} to go on with this one"
+        )
+
+    def _read(self) -> Memos:
+        if not self.path.exists():
+            empty = np.zeros(0, np.int32)
+            return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [])
+        file = str(self.path)
+        with connect() as connection, explaining([file]):
+            text = parquet_record(connection, file, MEMO_KEY)
+            if text is None:
+                raise self._refused("is no file of memos")
+            record = json.loads(text)
+            for name, wanted in self._full_head.items():
+                found = record.get(name)
+                if found == wanted or (name == "user" and name not in record):  # written by the next round
+                    continue
+                problem = "it is the memo of another collection, and answers must not be mixed"
+                has = f"has {name} ="
+                if name == "user":
+                    problem = "under other names the same people would spend ε∞ again. Name the column as before"
+                    has = "names its users by the column"
+                raise self._refused(f"{has} {found!r}, not {wanted!r}: {problem}", argument=name, value=found)
+            declare_spelling(connection)
+            user = user_name("text", '"user"')
+            rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {parquet([file])}').fetchnumpy()
+        answers = np.asarray(rows["answer"])
+        if answers.dtype == object:
+            size = self.head["num_categories"]
+            packed = np.frombuffer(b"".join(answers.tolist()), np.uint8).reshape(len(answers), -1)
+            answers = np.unpackbits(packed, axis=1, count=size).astype(bool)
+        users = np.asarray(rows["user"], object)
+        unmoved = record.get("unmoved")
+        return Memos(
+            users,
+            np.asarray(rows["key"]),
+            np.asarray(rows["seed"]),
+            answers,
+            list(record["rounds"]),
+            unmoved and tuple(unmoved),
+            record.get("generation", 0),
+        )
+
+    def read(self) -> Memos:
+        """The memos, of a file that must be there; errors as of `opened`."""
+        if not self.path.exists():
+            raise self._refused("is not there")
+        return self._read()
+
+    def write(self, memos: Memos) -> None:
+        """Writes all answers aside, then renames; `DataError` for a file that cannot be written."""
+        answers = memos.answers
+        if answers.ndim == 2:
+            rows = np.empty(len(answers), object)
+            rows[:] = [row.tobytes() for row in np.packbits(answers, axis=1)]
+            answers = rows
+        columns = {"user": memos.users, "key": memos.keys, "seed": memos.seeds, "answer": answers}
+        kind = "CAST(answer AS BLOB)" if memos.answers.ndim == 2 else "answer"
+        state = {"rounds": memos.rounds, "unmoved": memos.unmoved, "generation": memos.generation + 1}
+        record = json.dumps({**self._full_head, **state}, ensure_ascii=False)
+        before = os.umask(0o077)  # the file is secret from its first byte
+        try:
+            # The new file gets the permissions of the old one, which may be missing, or somebody else's.
+            with contextlib.suppress(OSError):
+                os.chmod(self.path, 0o600)
+            with replacing(self.path, over=("memo",)) as aside, connect() as connection:
+                connection.register("memos", columns)
+                rows = f'SELECT "user", key, seed, {kind} AS answer FROM memos'
+                copy(connection, rows, aside, MEMO_KEY, record)
+                os.chmod(aside, 0o600)
+        finally:
+            os.umask(before)
+        memos.generation += 1
+        if self._lock is not None:
+            self._lock.write(generation=memos.generation)  # after the memo, so that the note is never ahead of it
+
+    def add_round(self, memos: Memos, number: int, aside: Path, place: Path) -> None:
+        """Writes that a round has been made: its complete reports are in `aside`, and their move to `place` is next."""
+        names = []
+        for path in (aside, place):
+            try:
+                names.append(os.path.relpath(path, self._folder))
+            except ValueError:  # on another drive of Windows
+                names.append(str(path))
+        memos.rounds, memos.unmoved = [*memos.rounds, number], (names[0], names[1])
+        self.write(memos)
+
+    def note_moved(self, memos: Memos) -> None:
+        """Notes that the reports of the last round have their name, so that they may be moved elsewhere."""
+        if self._lock is not None:
+            self._lock.write(generation=memos.generation, moved=True)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(os.path.realpath(self.path)).parent
+
+    @property
+    def _full_head(self) -> dict[str, Any]:
+        return {"format": "rrjax memos of a longitudinal collection", "version": VERSION, **self.head}
+
+    def _refused(self, problem: str, **attributes: Any) -> DataError:
+        return DataError(f"{self.path} {problem}; nothing was changed", file=str(self.path), **attributes)

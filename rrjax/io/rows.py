@@ -9,12 +9,11 @@ import numpy as np
 
 from rrjax.data.errors import DataError, option
 from rrjax.data.errors import number as count_of
-from rrjax.io.database import is_padded, position, text
+from rrjax.io.database import has_no_answer, is_named, is_padded, position, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
-from rrjax.io.missing import has_no_answer, is_named
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
-from rrjax.io.scan import Scan, scan, scanning
+from rrjax.io.scan import Scan, error_at, scanning
 from rrjax.io.source import Source
 
 MAX_LEVELS = 100
@@ -48,15 +47,10 @@ class Values:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The number of rows with each pair of reports.
+    """The number of rows with each pair of reports: `counts` is int64 `[K, L]`, over two `domains`.
 
-    Attributes:
-        counts: int64 `[K, L]`.
-        domains: The K categories of the first column and the L categories of the second.
-        columns: Names of the columns.
-        num_rows: Number of rows.
-        num_missing: Number of rows without an answer in one of the columns, or both; they are omitted.
-        from_data: Whether each of the domains is only the different values in the data.
+    Rows without an answer in a column, or both, are omitted (`num_missing`). `from_data` says of each domain whether it
+    is only the different values in the data.
     """
 
     counts: np.ndarray
@@ -75,10 +69,7 @@ def read_values(source: Source | str, domain: Labels | None = None) -> Values:
         domain: The K categories; None as in `count_reports`.
 
     Returns:
-        The values, a `Values` of 4 bytes per row.
-
-    Raises:
-        DataError: As `count_reports`.
+        The values, a `Values` of 4 bytes per row; errors as of `count_reports`.
     """
     values = read_rows(as_source(source).confidential(), as_domain(domain))
     if not values.num_missing:
@@ -171,10 +162,7 @@ def unseen_missing(source: Source, values: Values) -> list[str]:
 class Covariate:
     """A column as a covariate, row by row: numbers, or a factor as columns of zeros and ones.
 
-    Attributes:
-        name: Name of the column.
-        values: `[N]`, float64: numbers, or the number of the level; NaN if the value is missing.
-        levels: Levels of a factor, in order; None for numbers.
+    `values`, float64 `[N]`, are numbers, or the numbers of the `levels` of a factor; NaN if the value is missing.
     """
 
     name: str
@@ -208,25 +196,16 @@ class Covariate:
 def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
     """A column as a covariate.
 
-    Raises:
-        DataError: Files that cannot be read, a column that is missing, has no value or the same text in all rows,
-            numbers mixed with texts, infinities or "nan", or texts of too many levels.
+    `DataError`: files that cannot be read, a column that is missing, has no value or one text in all rows, numbers
+    mixed with texts, infinities or "nan", or texts of too many levels.
     """
     with scanning(source) as chosen:
         is_none = has_no_answer(chosen.kind, source.missing, numbers=not factor)
         if not factor:
-            chosen.query("SET preserve_insertion_order = true")
-            found = chosen.connection.execute(
-                f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
-                f"{is_none} AS missing FROM ({chosen.sql})"
-            ).fetchnumpy()
-            missing = np.asarray(found["missing"], bool)
-            if missing.all():
-                raise no_values(chosen, len(missing))
-            numbers = np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan)
+            numbers, missing = numbers_of(chosen, is_none)
             usable = np.isfinite(numbers)
             if usable[~missing].all():
-                return Covariate(chosen.column, np.where(missing, np.nan, numbers))
+                return Covariate(chosen.column, numbers)
             if usable.any():
                 raise _no_number(chosen, ~usable & ~missing)
         different = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
@@ -245,33 +224,32 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
     return Covariate(values.column, np.where(values.indices < 0, np.nan, values.indices), levels)
 
 
+def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:
+    """The number of every row, NaN for other texts and without a value; and whether a row has none."""
+    chosen.query("SET preserve_insertion_order = true")
+    found = chosen.connection.execute(
+        f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
+        f"{is_none} AS missing FROM ({chosen.sql})"
+    ).fetchnumpy()
+    missing = np.asarray(found["missing"], bool)
+    if missing.all():
+        raise no_values(chosen, len(missing))
+    return np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan), missing
+
+
 def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
     """The error for a column of numbers with other values in some rows."""
     first = int(np.argmax(refused))
-    shown, value, (file, row) = "the value", None, place_of(chosen, first)
+    shown, value = "the value", None
     if chosen.source.show_values:
         value = chosen.scalar(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {first}")
         shown = repr(value)
-    return DataError(
-        f"{file}, column {chosen.column!r}, row {row:,}: {shown} is no number, and others are "
-        f"({count_of(int(refused.sum()), 'such value', 'such values')}). Correct it, name what means no value "
-        f"({option('missing')}), or make the column a factor ({option('factor=True', '--factors')}).",
-        file=file,
-        column=chosen.column,
-        row=row,
-        value=value,
+    problem = (
+        f"{shown} is no number, and others are ({count_of(int(refused.sum()), 'such value', 'such values')}). Correct "
+        f"it, name what means no value ({option('missing')}), or make the column a factor "
+        f"({option('factor=True', '--factors')})."
     )
-
-
-def place_of(chosen: Scan, place: int) -> tuple[str, int]:
-    """The file, and the row in it from 1, of a place among the rows of all files."""
-    for file in chosen.files[:-1]:
-        part = replace(chosen.source, paths=file, column=chosen.column)
-        rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
-        if place < rows:
-            return file, place + 1
-        place -= rows
-    return chosen.files[-1], place + 1
+    return error_at(chosen, first, problem, value=value)
 
 
 def read_covariates(source: Source, names: Sequence[str], factors: Sequence[str] = ()) -> list[Covariate]:

@@ -26,8 +26,6 @@ from rrjax.io.database import (
 )
 from rrjax.io.source import Format, Source
 
-Filter = tuple[str, str, float]
-"""A column, a comparison, and the number to compare with."""
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
 # As in `database.parquet`, no reader takes columns from the names of folders.
@@ -40,15 +38,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 class Scan:
     """The query of one column of a source.
 
-    Attributes:
-        connection: Connection that runs it.
-        source: The files with their format.
-        column: Name of the column.
-        kind: The kind of its values.
-        sql: A query with the columns `row` (from 1 within its file, for a single file), `value` and, with a column of
-            counts, `amount`.
-        amount_kind: The kind of the counts.
-        filters: Conditions on the rows.
+    `sql` has the columns `row` (from 1 within its file, for one file), `value` and, with a column of counts, `amount`.
     """
 
     connection: Connection
@@ -57,7 +47,6 @@ class Scan:
     kind: Kind
     sql: str
     amount_kind: Kind
-    filters: Sequence[Filter]
     unsure: bool = False
     """Whether the name of the column comes from a first line that may be confidential data instead of a header."""
 
@@ -97,15 +86,13 @@ class Scan:
 
 
 @contextmanager
-def scanning(source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()) -> Iterator[Scan]:
+def scanning(source: Source, counts_column: str | None = None) -> Iterator[Scan]:
     """A scan as by `scan`, with its own connection; errors of DuckDB become a `DataError`."""
     with connect() as connection, explaining(source.files()):
-        yield scan(connection, source, counts_column, filters)
+        yield scan(connection, source, counts_column)
 
 
-def scan(
-    connection: Connection, source: Source, counts_column: str | None = None, filters: Sequence[Filter] = ()
-) -> Scan:
+def scan(connection: Connection, source: Source, counts_column: str | None = None) -> Scan:
     """The query of the column of a source, and of its column of counts if one is named.
 
     Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
@@ -128,14 +115,27 @@ def scan(
                 column=column,
             )
         amount = f", {amounts[index]} AS amount" if amounts else ""
-        conditions = [
-            f"TRY_CAST({relation.column(name)[0]} AS DOUBLE) {comparison} {number}"
-            for name, comparison, number in filters
-        ]
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql}){where}")
+        selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql})")
     query = " UNION ALL ".join(selects)
-    return Scan(connection, source, column, kind, query, amount_kind, filters, relations[0].unsure)
+    return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure)
+
+
+def place_of(chosen: Scan, place: int) -> tuple[str, int]:
+    """The file, and the row in it from 1, of a place among the rows of all files."""
+    for file in chosen.files[:-1]:
+        part = replace(chosen.source, paths=file, column=chosen.column)
+        rows = chosen.scalar(f"SELECT count(*) FROM ({scan(chosen.connection, part).sql})")
+        if place < rows:
+            return file, place + 1
+        place -= rows
+    return chosen.files[-1], place + 1
+
+
+def error_at(chosen: Scan, place: int, problem: str, **attributes: Any) -> DataError:
+    """The error whose message is the row at a place among the rows of all files, and the problem."""
+    file, row = place_of(chosen, place)
+    where = f"{file}, column {chosen.column!r}, row {row:,}"
+    return DataError(f"{where}: {problem}", file=file, column=chosen.column, row=row, **attributes)
 
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
@@ -256,11 +256,8 @@ def _only_column(relation: _Relation, counts_column: str | None) -> str:
     if twice is not None:
         raise relation.equal_names(twice)
     if not names:
-        raise DataError(
-            f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it.",
-            file=relation.files[0],
-            column=counts_column,
-        )
+        problem = f"{relation.files[0]} has one column, {counts_column!r}, the counts; labels must stand beside it."
+        raise DataError(problem, file=relation.files[0], column=counts_column)
     message = f"has {len(names)} columns; say which one to read ({option('column')})"
     message += "." + relation.hidden if relation.unsure else f": {_listing(names)}."
     raise DataError(f"{relation.files[0]} {message}", file=relation.files[0], argument="column")

@@ -158,11 +158,8 @@ class Source:
         if self.delimiter is not None and (
             len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0'
         ):
-            raise DataError(
-                f"The delimiter must be one character, not {self.delimiter!r}.",
-                argument="delimiter",
-                value=self.delimiter,
-            )
+            problem = f"The delimiter must be one character, not {self.delimiter!r}."
+            raise DataError(problem, argument="delimiter", value=self.delimiter)
 
     def confidential(self) -> Source:
         """The source with `show_values=False`, unless `show_values` was given."""
@@ -222,13 +219,7 @@ class Source:
 
 
 def read_metadata(path: Paths) -> Metadata | None:
-    """The metadata of Parquet files: mechanism, ε, domain and columns.
-
-    Args:
-        path: One file or several, or globs.
-
-    Returns:
-        The metadata common to all files; None if rrjax wrote none of them.
+    """The metadata common to Parquet files, one, several or globs; None if rrjax wrote none of them.
 
     Raises:
         DataError: Files that cannot be read, damaged metadata, or files that disagree.
@@ -249,11 +240,10 @@ def _format_of_name(file: str) -> Format:
     if suffix == ".gz":
         suffix = os.path.splitext(root)[1]
         if suffix == ".parquet":
-            raise DataError(f"{file}: Parquet inside gzip cannot be read; unpack it with gunzip.", file=file)
+            raise DataError.at(file, "Parquet inside gzip cannot be read; unpack it with gunzip.")
     if suffix not in _FORMAT_OF_SUFFIX:
-        raise DataError(
-            f"{file}: the name does not tell the format. Say which it is ({option('format')}): {', '.join(_FORMATS)}.",
-            file=file,
+        raise DataError.at(
+            file, f"the name does not tell the format. Say which it is ({option('format')}): {', '.join(_FORMATS)}."
         )
     return _FORMAT_OF_SUFFIX[suffix]
 
@@ -387,7 +377,7 @@ def _check_file(file: str) -> None:
             raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.", file=file)
         status = os.stat(file)
         if (unpacked := _unpacked(file, status.st_size, status.st_mtime_ns, status.st_ino)) is None:
-            raise DataError(f"{file}: {BAD_GZIP}", file=file)
+            raise DataError.at(file, f"{BAD_GZIP}")
         start = unpacked
     _check_format(file, start)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
@@ -11,14 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.codings import CODINGS, count_numbers, no_report, read_bits, read_hashes
-from rrjax.io.database import connect, explaining, literal, parquet, parquet_record
+from rrjax.io.database import Connection, connect, explaining, identifier, parquet, parquet_record, some
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import TALLY_KEY, Metadata
 from rrjax.io.read import CountedReports, as_source, count_reports
 from rrjax.io.source import Source, only_file
-from rrjax.io.write import replacing
-from rrjax.mechanisms.table import TABLE
+from rrjax.io.write import CODINGS, copy, replacing
+from rrjax.mechanisms.table import TABLE, Coding
 
 if TYPE_CHECKING:
     from jaxtyping import Array
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from rrjax.data.tally import Tally
     from rrjax.mechanisms import SupportMechanism
 
+_TYPES: dict[Coding, str] = {
+    "numbers": "INTEGER",
+    "bits": "BLOB",
+    "hashes": "STRUCT(seed UINTEGER, bucket UINTEGER)",
+}
+"""Type of the column in DuckDB."""
+_REPORTS_PER_CHUNK = 1 << 16
+"""Number of reports that are read at a time."""
 MAX_CELLS = 1 << 24
 """Largest matrix, reports × categories, for the likelihood of whole reports."""
 MAX_SEEDS = 1 << 20
@@ -90,11 +99,7 @@ def read_tally(source: Source | str) -> Tallied:
 
 
 def mechanism_of(metadata: Metadata, file: str) -> SupportMechanism:
-    """The mechanism in the metadata of a file, at the ε delivered; of a longitudinal protocol, one round at ε₁.
-
-    Raises:
-        DataError: An unknown mechanism.
-    """
+    """The mechanism in the metadata of a file, at the ε delivered; of a longitudinal protocol, one round at ε₁."""
     parameters: dict[str, Any] = dict(metadata.mechanism.parameters)
     if not metadata.mechanism.is_design:
         parameters["epsilon"] = metadata.effective_epsilon
@@ -124,9 +129,13 @@ def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str
 
 
 def _of_labels(source, metadata, mechanism):
-    counted = count_reports(source)
+    return tallied_answers(count_reports(source), mechanism)
+
+
+def tallied_answers(counted: CountedReports, mechanism: SupportMechanism) -> Tallied:
+    """The tally and the likelihood of counted answers: labels of randomized response or of a survey design."""
     tally = tally_of_columns(counted.counts, mechanism, counted.domain)
-    return Tallied(counted, mechanism, tally, mechanism.mixture_of_counts(counted.counts))
+    return Tallied(counted, mechanism, tally, mechanism.mixture_of_counts(counted.counts))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _of_numbers(source, metadata, mechanism):
@@ -177,6 +186,114 @@ def _summed(source, support, number, kept, metadata, mechanism):
     fits = number * metadata.num_categories <= MAX_CELLS
     mixture = mixture_of_supports(np.concatenate(kept), mechanism.expm1_epsilon) if fits else None
     return Tallied(_counted(tally, metadata), mechanism, tally, mixture)
+
+
+def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
+    """Counts of reports that are numbers below `end`, out of core; `DataError` for others."""
+    with _reading(source, metadata, "numbers") as (connection, column, table):
+        found = connection.execute(f"SELECT {column} AS number, count(*) AS times FROM {table} GROUP BY 1").fetchnumpy()
+    numbers, times = np.ma.filled(found["number"], -1), np.asarray(found["times"])
+    if not times.size:
+        raise no_report(source)
+    wrong = (numbers < 0) | (numbers >= end)
+    if wrong.any():
+        raise _error(
+            source,
+            f"a report must be a number from 0 to {end - 1:,}, and {times[wrong].sum():,} are not, such as "
+            f"{numbers[wrong][0]}: they are not of the mechanism that the metadata name.",
+            column=metadata.column,
+            value=int(numbers[wrong][0]),
+        )
+    counts = np.zeros(end, np.int64)
+    counts[numbers] = times
+    return counts
+
+
+def read_bits(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
+    """Chunks of reports that are K bits; `DataError` for others."""
+    size = metadata.num_categories
+    width = -(-size // 8)
+    before = 0
+    with _reading(source, metadata, "bits") as (connection, column, table):
+        connection.execute(f"SELECT {column} FROM {table}")
+        while rows := connection.fetchmany(max(1, min(_REPORTS_PER_CHUNK, (1 << 27) // size))):
+            lengths = np.asarray([-1 if row is None else len(row) for (row,) in rows])
+            if (lengths != width).any():
+                row = int(np.argmax(lengths != width))
+                came = "nothing" if lengths[row] < 0 else f"{lengths[row]:,} bytes"
+                problem = f"report {before + row + 1:,} is {came}; a report on {size:,} categories has {width:,} bytes."
+                raise _error(source, problem, column=metadata.column, row=before + row + 1)
+            packed = np.frombuffer(b"".join(row for (row,) in rows), np.uint8).reshape(-1, width)
+            beyond = np.flatnonzero(packed[:, -1] & ((1 << (8 * width - size)) - 1))
+            if beyond.size:
+                row = before + int(beyond[0]) + 1
+                raise _error(
+                    source,
+                    f"report {row:,} has bits beyond its {size:,} categories; was the file changed after it was "
+                    "written?",
+                    column=metadata.column,
+                    row=row,
+                )
+            yield np.unpackbits(packed, axis=1, count=size).astype(bool)
+            before += len(rows)
+
+
+def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
+    """Chunks of reports that are a seed and a bucket; `DataError` for missing ones."""
+    with _reading(source, metadata, "hashes") as (connection, column, table):
+        query = f"SELECT {column}.seed AS seed, {column}.bucket AS bucket FROM {table}"
+        found = connection.execute(query).fetchnumpy()
+    missing = sum(int(np.ma.count_masked(part)) for part in found.values())
+    if missing:
+        raise _error(source, f"{missing:,} reports lack their seed or their bucket.", column=metadata.column)
+    reports = np.stack([np.asarray(found[name], np.uint32) for name in ("seed", "bucket")], axis=1)
+    for start in range(0, len(reports), _REPORTS_PER_CHUNK):
+        yield reports[start : start + _REPORTS_PER_CHUNK]
+
+
+def read_reports(source: Source, metadata: Metadata, set_size: int | None = None) -> np.ndarray:
+    """All coded reports in the order of their rows, as their mechanism takes them: numbers, bits or hashes.
+
+    For a mechanism whose bits are subsets of `set_size` members, these; `DataError` for reports of another coding.
+    """
+    coding = CODINGS[metadata.mechanism.name]
+    if coding == "numbers":
+        with _reading(source, metadata, "numbers") as (connection, column, table):
+            found = connection.execute(f"SELECT {column} AS number FROM {table}").fetchnumpy()["number"]
+        return np.ma.filled(found, -1).astype(np.int32)
+    chunks = list((read_bits if coding == "bits" else read_hashes)(source, metadata))
+    if not chunks:
+        raise no_report(source)
+    reports = np.concatenate(chunks)
+    return reports if set_size is None else np.nonzero(reports)[1].reshape(-1, set_size).astype(np.int32)
+
+
+@contextmanager
+def _reading(source: Source, metadata: Metadata, coding: Coding) -> Iterator[tuple[Connection, str, str]]:
+    """An open connection, with the column of coded reports and its table, in SQL."""
+    files = source.files()
+    table = parquet(files)
+    with connect() as connection, explaining(files):
+        described = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
+        kind = {name: kind for name, kind, *_ in described}.get(metadata.column)
+        if kind != _TYPES[coding]:
+            came = "is not there" if kind is None else f"holds {kind}"
+            raise _error(
+                source,
+                f"the reports of {metadata.mechanism.name} are {_TYPES[coding]} in column {metadata.column!r}, which "
+                f"{came}. Was the file changed after it was written?",
+                column=metadata.column,
+            )
+        yield connection, identifier(metadata.column), table
+
+
+def no_report(source: Source) -> DataError:
+    """The error for files without a report."""
+    return _error(source, "there is no report in it.")
+
+
+def _error(source: Source, problem: str, **attributes: Any) -> DataError:
+    return DataError(f"{some(source.files())}: {problem}", file=source.files()[0], **attributes)
 
 
 def tally_of_support(
@@ -263,7 +380,11 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     record = {
         "num_users": number.item(),
         "rates": {
-            name: [np.asarray(weight).astype(float).tolist(), _dtype_of(weight)]
+            # A number on the host is stored as one, without a dtype.
+            name: [
+                np.asarray(weight).astype(float).tolist(),
+                None if isinstance(weight, int | float) else np.asarray(weight).dtype.name,
+            ]
             for name, weight in tally.rates._asdict().items()
         },
         "fingerprint": tally.domain,
@@ -274,20 +395,11 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     columns = {"label": labels.astype(object) if labels.dtype.kind == "T" else labels, "support": support}
     with replacing(path, over=("tally",)) as aside, connect() as connection:
         connection.register("tally", columns)
-        connection.execute(
-            f"COPY (SELECT label, support FROM tally) TO {literal(str(aside))} (FORMAT parquet, COMPRESSION zstd, "
-            f"USE_TMP_FILE false, KV_METADATA {{{TALLY_KEY}: {literal(json.dumps(record))}}})"
-        )
+        copy(connection, "SELECT label, support FROM tally", aside, TALLY_KEY, json.dumps(record))
 
 
 def load_tally(path: str | PathLike[str]) -> StoredTally:
-    """A tally from a file of `save_tally`.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A `StoredTally` with the tally, equal to the written one, the mechanism and the domain.
+    """The tally in a file of `save_tally`, equal to the written one, with its mechanism and domain: a `StoredTally`.
 
     Raises:
         DataError: A file that cannot be read or is no tally, a mechanism that this version of rrjax does not have, or
@@ -306,7 +418,10 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
             raise DataError(f"{file} holds no tally. Reports are counted by read_tally.", file=file)
         columns = connection.execute(f"SELECT label, support FROM {parquet([file])}").fetchnumpy()
     record = json.loads(text)
-    domain = _domain_of_labels(columns["label"]) if record["labelled"] else None
+    domain, labels = None, columns["label"]
+    if record["labelled"]:
+        ends = labels.dtype.kind in "iu" and (int(labels[0]), int(labels[-1]))
+        domain = Domain.range(*ends) if ends else Domain.of(map(str, labels))
     if domain is not None and domain.fingerprint != record["fingerprint"]:
         raise DataError(f"{file}: the labels are not those that the tally was stored with.", file=file, column="label")
     support = np.asarray(columns["support"])
@@ -335,17 +450,6 @@ def domain_of(fingerprint: Any) -> Domain | None:
     if labels is None:
         return None
     return Domain.range(labels.start, labels.stop - 1) if isinstance(labels, range) else Domain.of(labels)
-
-
-def _domain_of_labels(labels):
-    if labels.dtype.kind in "iu":
-        return Domain.range(int(labels[0]), int(labels[-1]))
-    return Domain.of(map(str, labels))
-
-
-def _dtype_of(weight) -> str | None:
-    """The dtype of an array, or None for a number on the host, which is stored as one."""
-    return None if isinstance(weight, int | float) else np.asarray(weight).dtype.name
 
 
 def _record_of(mechanism: SupportMechanism, tally: Tally) -> dict[str, Any]:

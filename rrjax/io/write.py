@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from rrjax.data.errors import Contradiction, DataError
-from rrjax.io.codings import CODINGS, check_coded, query_of
 from rrjax.io.database import Connection, connect, explaining, identifier, literal, parquet_record, safe_cell
+from rrjax.io.domain import Domain
 from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_json, columns_to_json
 from rrjax.io.scan import selected
 from rrjax.io.source import Source, identity
+from rrjax.mechanisms.table import TABLE, Coding
 from rrjax.privacy.clients.locking import sync_folder
 
 try:
@@ -33,6 +34,11 @@ try:
 except ImportError:  # not on Windows
     fcntl = None
 
+CODINGS: dict[str, Coding] = {name: entry.coding for name, entry in TABLE.items() if entry.coding is not None}
+"""Mechanism name → coding."""
+
+_DTYPES: dict[Coding, type] = {"labels": np.int32, "numbers": np.int32, "bits": np.uint8, "hashes": np.uint32}
+"""Type of the array that `coded` returns."""
 _FORMATS = {
     ".csv": "FORMAT csv, HEADER true, DELIMITER ','",
     ".tsv": "FORMAT csv, HEADER true, DELIMITER E'\\t'",
@@ -114,18 +120,15 @@ def kind_of(path: str | PathLike[str]) -> str | None:
 
 @contextmanager
 def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: Commit | None = None) -> Iterator[Path]:
-    """A temporary file next to the path, which is moved to the path when it is complete.
+    """A temporary file next to the path, which is moved to the path when it is complete and on disk.
 
-    Args:
-        path: The file.
-        over: As in `check_writable`.
-        commit: Called when the temporary file is complete and on disk, before it is moved.
+    `over` is that of `check_writable`, which is asked again before `commit` and the move, while no other process that
+    is `creating` a file in the folder can do so. After an error the temporary file is removed, unless `commit` has
+    returned.
 
     Raises:
-        Contradiction: As `check_writable`, which is asked again before `commit`, while no other process that is
-            `creating` a file in the folder can commit or move.
-        DataError: The file cannot be written; the message has the reason and advice. Other errors of the body are
-            raised unchanged, including KeyboardInterrupt. The temporary file is removed, unless `commit` has returned.
+        Contradiction: As `check_writable`.
+        DataError: The file cannot be written, with the reason and advice. Other errors of the body are unchanged.
     """
     place = check_writable(path, over=over)
     # Named before it is created, so that no file remains after an interrupt at any time.
@@ -223,6 +226,73 @@ class Kept:
             selected(connection, self.source, self.columns)
 
 
+def coded(coding: Coding, reports: Any, num_categories: int) -> np.ndarray:
+    """Reports, packed into arrays for `write_reports`.
+
+    Args:
+        coding: Coding of their mechanism: "labels", "numbers", "bits" or "hashes".
+        reports: Reports of `randomize`: `[N]` numbers, `[N, K]` bits, `[N, ω]` members, or `[N, 2]` hashes.
+        num_categories: K.
+
+    Returns:
+        `[N]` integers; `[N, ⌈K/8⌉]` bytes, with category 0 in the first bit; or `[N, 2]` words.
+    """
+    reports = np.asarray(reports)
+    if coding == "bits":
+        if reports.dtype != bool:
+            members = reports
+            reports = np.zeros((len(members), num_categories), bool)
+            np.put_along_axis(reports, members, True, axis=1)
+        return np.packbits(reports, axis=1)
+    return reports.astype(_DTYPES[coding])
+
+
+def check_coded(coding: Coding, reports: np.ndarray, num_categories: int) -> None:
+    """Raises `DataError` for reports that `coded` cannot make: such a file would be unreadable."""
+    if coding == "labels":
+        if reports.ndim != 1 or reports.dtype.kind not in "iu":
+            message = f"Reports must be a row of integers, not {reports.dtype} of shape {reports.shape}."
+            raise DataError(message, argument="reports")
+        if reports.size and (reports.min() < 0 or reports.max() >= num_categories):
+            limits = f"from {reports.min():,} to {reports.max():,}"
+            message = f"Reports must be category numbers from 0 to {num_categories - 1:,}; they run {limits}."
+            raise DataError(message, argument="reports")
+        return
+    cells = {"numbers": (), "bits": (-(-num_categories // 8),), "hashes": (2,)}[coding]
+    if reports.ndim == 0 or reports.dtype != _DTYPES[coding] or reports.shape[1:] != cells:
+        shape = ", ".join(["N", *map(str, cells)])
+        raise DataError(
+            f"Reports that are {coding} must be {np.dtype(_DTYPES[coding])} of shape [{shape}], as rrjax.io.coded "
+            f"makes them, not {reports.dtype} of shape {reports.shape}.",
+            argument="reports",
+        )
+
+
+def query_of(connection: Connection, coding: Coding, reports: np.ndarray, domain: Domain, column: str) -> str:
+    """The query for coded reports, which are registered in DuckDB."""
+    if coding == "bits":
+        width = reports.shape[1]
+        whole = np.ascontiguousarray(reports).tobytes()
+        rows = np.empty(len(reports), object)
+        rows[:] = [whole[start : start + width] for start in range(0, len(whole), width)]
+        connection.register("reports", {"report": rows})
+        return f"SELECT CAST(report AS BLOB) AS {column} FROM reports"
+    if coding == "hashes":
+        seeds, buckets = (np.ascontiguousarray(part) for part in reports.T)
+        connection.register("reports", {"seed": seeds, "bucket": buckets})
+        return f"SELECT struct_pack(seed := seed, bucket := bucket) AS {column} FROM reports"
+    connection.register("reports", {"report": np.ascontiguousarray(reports)})
+    if coding == "numbers":
+        return f"SELECT report AS {column} FROM reports"
+    if domain.is_range:
+        return f"SELECT CAST(report AS BIGINT) + ({domain.ends[0]}) AS {column} FROM reports"
+    # A list keeps the order of the reports; joins of DuckDB do not.
+    labels = domain.labels().astype(object)
+    connection.register("labels", {"position": np.arange(len(labels)), "label": labels})
+    listed = "(SELECT list(label ORDER BY position) FROM labels)"
+    return f"SELECT {listed}[CAST(report AS BIGINT) + 1] AS {column} FROM reports"
+
+
 def write_reports(
     path: str | PathLike[str],
     reports: np.ndarray,
@@ -261,8 +331,7 @@ def write_reports(
             query = f"SELECT *, {metadata.round} AS {identifier(ROUND)} FROM ({query})"
         if kept is not None:
             query = _beside(connection, query, len(reports), kept)
-        record = f"KV_METADATA {{{KEY}: {literal(metadata.to_json())}}}"
-        connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({_FORMATS['.parquet']}, {_IN_PLACE}, {record})")
+        copy(connection, query, aside, KEY, metadata.to_json())
         if check is not None:
             check()
 
@@ -274,18 +343,9 @@ def write_columns(
     kept: Kept | None = None,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Writes several columns of labels that were randomized apart, a row for each user.
+    """Writes several columns of labels that were randomized apart, a row for each user; the rest as `write_reports`.
 
-    Args:
-        path: A .parquet file.
-        columns: For each column its reports, integers `[N]`, 0-based category numbers or −1 for a missing one, and its
-            metadata.
-        kept: As in `write_reports`.
-        check: As in `write_reports`.
-
-    Raises:
-        DataError: Another format, reports that are no categories, columns of different lengths or of one name, columns
-            that cannot be kept, or a file that cannot be written.
+    Each column is its reports, `[N]` category numbers or −1 for a missing one, and its metadata.
     """
     check_reports_name(path)
     names = [metadata.column for _, metadata in columns]
@@ -299,19 +359,23 @@ def write_columns(
         arrays[f"c{place}"] = np.ma.masked_array(labels, missing) if metadata.domain.is_range else labels.astype(object)
         if not metadata.domain.is_range:
             arrays[f"c{place}"][missing] = None
-    selected_ = ", ".join(f"c{place} AS {identifier(name)}" for place, name in enumerate(names))
-    record = f"KV_METADATA {{{KEY}: {literal(columns_to_json([metadata for _, metadata in columns]))}}}"
     if kept is not None:
         kept.check(names)
     with replacing(path, over=REPORTS) as aside, connect() as connection:
         connection.register("columns", arrays)
-        query = f"SELECT {selected_} FROM columns"
+        named = ", ".join(f"c{place} AS {identifier(name)}" for place, name in enumerate(names))
+        query = f"SELECT {named} FROM columns"
         if kept is not None:
             query = _beside(connection, query, len(columns[0][0]), kept)
-        options = f"{_FORMATS['.parquet']}, {_IN_PLACE}, {record}"
-        connection.execute(f"COPY ({query}) TO {literal(str(aside))} ({options})")
+        copy(connection, query, aside, KEY, columns_to_json([metadata for _, metadata in columns]))
         if check is not None:
             check()
+
+
+def copy(connection: Connection, query: str, file: Path, key: str, record: str) -> None:
+    """Writes the rows of a query as Parquet, with a record in its metadata."""
+    options = f"{_FORMATS['.parquet']}, {_IN_PLACE}, KV_METADATA {{{key}: {literal(record)}}}"
+    connection.execute(f"COPY ({query}) TO {literal(str(file))} ({options})")
 
 
 def _beside(connection: Connection, query: str, number: int, kept: Kept) -> str:
@@ -399,11 +463,7 @@ def table_suffix(path: str | PathLike[str]) -> str:
 
 
 def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> Path:
-    """The path of a file to write, with links resolved.
-
-    Args:
-        path: The file.
-        over: Kinds of files, by `kind_of`, that it may replace although they cannot be made again.
+    """The path of a file to write, with links resolved; `over` are kinds of files (`kind_of`) that it may replace.
 
     Raises:
         Contradiction: The file is an input of the command (`protecting`), under whatever name, is of another such kind,
@@ -438,7 +498,7 @@ def make_folder(path: str | PathLike[str]) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{os.fspath(path)}: cannot be made: {error.strerror}", file=os.fspath(path)) from error
+        raise DataError.at(os.fspath(path), f"cannot be made: {error.strerror}") from error
 
 
 def _failure(path: str | PathLike[str], error: Exception) -> DataError:

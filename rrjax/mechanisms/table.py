@@ -76,16 +76,16 @@ TABLE: dict[str, Entry] = {
         "surveys.two_samples", "UnrelatedQuestionTwoSamples", None, (), ("truth",), 2, vectors=("truth",)
     ),
     "longitudinal-randomized-response": Entry(
-        "longitudinal.chain", "LongitudinalRandomizedResponse", "labels", ("lgrr", "l-grr"), rounds=True
+        "longitudinal.two_stages", "LongitudinalRandomizedResponse", "labels", ("lgrr", "l-grr"), rounds=True
     ),
     "longitudinal-local-hashing": Entry(
-        "longitudinal.chain", "LongitudinalLocalHashing", "hashes", ("loloha",), rounds=True
+        "longitudinal.two_stages", "LongitudinalLocalHashing", "hashes", ("loloha",), rounds=True
     ),
     "longitudinal-unary-encoding": Entry(
-        "longitudinal.unary", "LongitudinalUnaryEncoding", "bits", ("losue", "l-osue"), rounds=True
+        "longitudinal.two_stages", "LongitudinalUnaryEncoding", "bits", ("losue", "l-osue"), rounds=True
     ),
     "longitudinal-symmetric-unary-encoding": Entry(
-        "longitudinal.unary",
+        "longitudinal.two_stages",
         "LongitudinalSymmetricUnaryEncoding",
         "bits",
         ("lsue", "l-sue", "basic-rappor"),

@@ -7,11 +7,10 @@ from rrjax.models.delta import delta_method
 from rrjax.models.dirichlet import fit_dirichlet
 from rrjax.models.families import family_test, fit_family, geometric_logits, poisson_logits, zipf_logits
 from rrjax.models.hidden import fit_hidden
-from rrjax.models.inputs import FitError
 from rrjax.models.loss import backward_loss, rr_loss
 from rrjax.models.outcome import fit_outcome
 from rrjax.models.regression import fit, fit_in_batches
-from rrjax.models.results import OutcomeRegression, Regression, predict, summary
+from rrjax.models.results import FitError, OutcomeRegression, Regression, predict, summary
 
 __all__ = [  # noqa: RUF022 - the order of the reference page: functions by question, classes after them
     "rr_loss",

@@ -15,9 +15,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import as_array, as_scalar, float_dtype, is_real
 from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.inference.planned_rates import squared_error_of_one
+from rrjax.inference.precision import squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
-from rrjax.models.inputs import as_list, require
+from rrjax.models.results import as_list, require
 from rrjax.numerics.newton import ascend
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned

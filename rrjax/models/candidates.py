@@ -22,7 +22,7 @@ from rrjax.data.arguments import as_array, as_epsilons, as_values, check_key, fl
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.mechanism import LogRows, log_gain
-from rrjax.models.inputs import require
+from rrjax.models.results import require
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import expm1_epsilon
@@ -202,7 +202,14 @@ def rr_with_prior(
         kept = cumulative / (1 + places.astype(prior.dtype) * jnp.exp(-epsilon)[..., None])
         number = 1 + jnp.argmax(kept, axis=-1).astype(jnp.int32)
     else:
-        number = _as_number(num_candidates, batch, size)
+        given = as_array(num_candidates, "num_candidates")
+        is_integer = given.dtype.kind in "iu" and given.shape in ((), batch)
+        require(is_integer, "num_candidates", f"an integer, or one for each of the users {batch}", given)
+        if not isinstance(given, Tracer):
+            wrong = np.asarray(given)[~((np.asarray(given) >= 1) & (np.asarray(given) <= size))]
+            if wrong.size:
+                raise ArgumentError.about("num_candidates", f"must be from 1 to {size}, got {wrong.flat[0]}")
+        number = jnp.broadcast_to(jnp.asarray(given).astype(jnp.int32), batch)
     usable = jnp.all(prior >= 0, axis=-1) & (jnp.abs(jnp.sum(prior, axis=-1) - 1) <= _SUM_TOLERANCE) & (number <= size)
     first = (places < number[..., None]) & usable[..., None]
     candidates = jnp.put_along_axis(jnp.zeros(prior.shape, bool), order, first, axis=-1, inplace=False)
@@ -227,17 +234,6 @@ def _as_prior(prior):
                 argument="prior",
             )
     return jnp.asarray(prior, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, prior.dtype)))
-
-
-def _as_number(given, batch, size):
-    number = as_array(given, "num_candidates")
-    is_integer = number.dtype.kind in "iu" and number.shape in ((), batch)
-    require(is_integer, "num_candidates", f"an integer, or one for each of the users {batch}", number)
-    if not isinstance(number, Tracer):
-        wrong = np.asarray(number)[~((np.asarray(number) >= 1) & (np.asarray(number) <= size))]
-        if wrong.size:
-            raise ArgumentError.about("num_candidates", f"must be from 1 to {size}, got {wrong.flat[0]}")
-    return jnp.broadcast_to(jnp.asarray(number).astype(jnp.int32), batch)
 
 
 def _numbered(noun, place):

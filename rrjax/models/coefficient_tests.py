@@ -12,14 +12,22 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import check_key
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, RandomizedResponse
-from rrjax.models.inputs import FitError, Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.models.logistic import Data, on_coefficients, posteriors, slope_of
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
-from rrjax.models.results import Regression, p_value, predict
+from rrjax.models.results import (
+    FitError,
+    Regression,
+    Units,
+    as_covariates,
+    as_weights,
+    covariates_dtype,
+    p_value,
+    predict,
+    standardized,
+)
 from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
@@ -80,21 +88,17 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> Coefficien
     places = (rows[:, None] * width + np.arange(width)).ravel()
     tested = result.standard_coefficients.ravel()[places]
     covariance = result.known_covariance[jnp.ix_(places, places)]
-    if not isinstance(covariance, Tracer):
-        _check_full(np.asarray(covariance), places.size)
+    if not isinstance(covariance, Tracer):  # singular, as from the scores of few users
+        known = np.asarray(covariance)
+        scale = np.sqrt(np.diagonal(known).astype(float))
+        least = np.linalg.eigvalsh(known / scale / scale[:, None])[0]
+        if not least > 20 * places.size * np.finfo(known.dtype).eps:
+            raise ArgumentError(
+                f"the covariance of the {places.size} coefficients is singular: they cannot be tested together",
+                argument="covariates",
+            )
     statistic = matmul(tested, solved(factored(covariance), tested[:, None])[:, 0])
     return _test(statistic, places.size, result.num_clusters)
-
-
-def _check_full(covariance: np.ndarray, number: int) -> None:
-    """Refuses a singular covariance, as from the scores of few users."""
-    scale = np.sqrt(np.diagonal(covariance).astype(float))
-    least = np.linalg.eigvalsh(covariance / scale / scale[:, None])[0]
-    if not least > 20 * number * np.finfo(covariance.dtype).eps:
-        raise ArgumentError(
-            f"the covariance of the {number} coefficients is singular: they cannot be tested together",
-            argument="covariates",
-        )
 
 
 def likelihood_ratio_test(result: Regression, within: Regression) -> CoefficientTest:
@@ -170,7 +174,6 @@ def score_test(
     mechanism_or_epsilon: MechanismOrEpsilon,
     *,
     weights: ArrayLike | None = None,
-    key: Array | None = None,
 ) -> CoefficientTest:
     """Tests whether the values depend on further covariates, without fitting the larger model.
 
@@ -185,7 +188,6 @@ def score_test(
         reports: The reports of the fit.
         mechanism_or_epsilon: As for the fit.
         weights: Numbers of users, as for the fit. With survey weights or clusters use `wald_test` of a larger fit.
-        key: A typed key for drawn reports; None is `jax.random.key(0)`.
 
     Returns:
         `CoefficientTest`, with A·(K − 1) degrees of freedom.
@@ -209,8 +211,6 @@ def score_test(
         Rao, "Large sample tests of statistical hypotheses concerning several parameters", 1948.
     """
     _check_not_robust(result, "a score test")
-    if key is not None:
-        check_key(key)
     own, more = (refuse_spread(together(as_covariates(each)), "score_test") for each in (covariates, added))
     size, width = result.standard_coefficients.shape
     is_own = own.shape[1] == size - result.intercept
@@ -227,8 +227,7 @@ def score_test(
     rows = rows_of(reports, mechanism_or_epsilon, width + 1, number, dtype)
     data = Data(both.astype(dtype), rows, as_weights(weights, number, dtype))
     coefficients = jnp.concatenate([_in_units(result, units, size), jnp.zeros((more.shape[1], width), dtype)])
-    key = jax.random.key(0) if key is None else key
-    each = _expected_information(key, matmul(data.covariates, coefficients), mechanism_or_epsilon)
+    each = _expected_information(jax.random.key(0), matmul(data.covariates, coefficients), mechanism_or_epsilon)
     return _test(_statistic(coefficients, data, each, size * width), more.shape[1] * width)
 
 
@@ -290,7 +289,6 @@ def goodness_of_fit_test(
     num_groups: int = 10,
     groups: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    key: Array | None = None,
 ) -> CoefficientTest:
     """Tests whether groups of users differ from the model's predictions: goodness of fit.
 
@@ -306,7 +304,6 @@ def goodness_of_fit_test(
             first; users of equal predictions are in one group.
         groups: `[N]`, groups in place of these, such as regions, or waves of a survey.
         weights: Numbers of users, as for the fit; not survey weights.
-        key: As in `score_test`.
 
     Returns:
         `CoefficientTest`, with K − 1 degrees of freedom for each group but the first. Groups that the covariates and
@@ -356,7 +353,7 @@ def goodness_of_fit_test(
                 number=count,
             )
     dummies = dummies.astype(result.standard_coefficients.dtype)
-    return score_test(result, covariates, dummies, reports, mechanism_or_epsilon, weights=weights, key=key)
+    return score_test(result, covariates, dummies, reports, mechanism_or_epsilon, weights=weights)
 
 
 def _groups_of_equal_weight(values: Float[Array, " N"], weights: Float[Array, " N"], count: int) -> Int[Array, " N"]:

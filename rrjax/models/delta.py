@@ -72,7 +72,7 @@ def delta_method(
         counts: `[K]`, integers or floats, the reports per category of k-ary randomized response; or a `Mixture`, whose
             rows are the kinds of reports.
         epsilon: Scalar, nats; not with a mixture.
-        estimator: (counts, epsilon) → θ, or for a mixture: mixture → θ, differentiable by JAX; `cv_threshold` is not.
+        estimator: (counts, epsilon) → θ, or for a mixture: mixture → θ, differentiable by JAX.
             None is `mle_star`; for a mixture `ibu(…, accelerate="newton")`. Compiled once for each function object.
         level: Scalar in (0, 1), of the interval.
         second_order: Whether to compute the bias, which takes a second derivative for each category; else it is NaN.

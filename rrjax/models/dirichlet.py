@@ -25,13 +25,15 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_array, as_scalar, check_key, check_positive, float_dtype, is_real
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import require
+from rrjax.models.results import require
 from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.numerics.sums import expm1_epsilon
 
+_NUM_ROUNDS = 6
+"""Number of rounds of draws, each about the posterior from the round before."""
 _DEGREES = 5
 """Degrees of freedom of Student's law: its tails are wider than those of the posteriors, which fall exponentially."""
 _WIDTH = 1.7
@@ -87,7 +89,6 @@ def fit_dirichlet(
     epsilon: ArrayLike,
     *,
     num_draws: int = 1024,
-    num_rounds: int = 6,
 ) -> DirichletFit:
     """Fits a Dirichlet law to several collections, whose distributions are draws from it.
 
@@ -96,7 +97,6 @@ def fit_dirichlet(
         counts: `[G, K]`, integers or floats, the reports per category of each collection, by k-ary randomized response.
         epsilon: Scalar, nats.
         num_draws: Number of draws for each collection. Static.
-        num_rounds: Number of rounds of draws, each about the posterior from the round before. Static.
 
     Returns:
         `DirichletFit`. `effective_draws` shows whether the draws were enough. They are for K = 3: over 40 laws (4, 2,
@@ -137,12 +137,12 @@ def fit_dirichlet(
                 f"row {wrong[0]} of counts is {counts[wrong[0]].tolist()}: counts are not negative, and not all zero",
                 argument="counts",
             )
-    num_draws, num_rounds = as_integer(num_draws, "num_draws", 2), as_integer(num_rounds, "num_rounds", 1)
+    num_draws = as_integer(num_draws, "num_draws", 2)
     dtype = counts.dtype if counts.dtype in (np.float32, np.float64) else float_dtype()
     epsilon = as_scalar(epsilon, jax.dtypes.canonicalize_dtype(dtype))
     check_positive(epsilon)
     key = refuse_spread(key, "fit_dirichlet")
-    result = _fitted(key, jnp.asarray(counts, epsilon.dtype), epsilon, num_draws, num_rounds)
+    result = _fitted(key, jnp.asarray(counts, epsilon.dtype), epsilon, num_draws)
     if not isinstance(result.converged, Tracer) and not result.converged:
         raise ValueError(
             f"no maximum found: the concentration is at {float(result.concentration):.3g}. There is none if the "
@@ -213,8 +213,8 @@ def _draws(alpha, counts, e1, normal, stretch, start):
     return (likelihood - density, logs), state.point, jnp.sum(counts * level)
 
 
-@partial(jax.jit, static_argnums=(3, 4))
-def _fitted(key, counts, epsilon, num_draws, num_rounds):
+@partial(jax.jit, static_argnums=3)
+def _fitted(key, counts, epsilon, num_draws):
     number, size = counts.shape
     e1 = expm1_epsilon(epsilon)
     for_normal, for_stretch = jax.random.split(key)
@@ -253,6 +253,6 @@ def _fitted(key, counts, epsilon, num_draws, num_rounds):
 
     modes = jnp.log(jax.vmap(rough_shares)(counts))
     modes = modes[:, 1:] - modes[:, :1]
-    _, found = lax.scan(round_of, aligned((start, modes), normal, counts), length=num_rounds)
+    _, found = lax.scan(round_of, aligned((start, modes), normal, counts), length=_NUM_ROUNDS)
     found = jax.tree.map(lambda leaf: leaf[-1], found)
     return dataclasses.replace(found, alpha=jnp.where(usable, found.alpha, jnp.nan))

@@ -33,7 +33,7 @@ from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
 from rrjax.inference.distribution_tests import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, simulable
-from rrjax.models.inputs import require
+from rrjax.models.results import require
 from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum, log_sum

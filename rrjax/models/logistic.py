@@ -20,14 +20,16 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.errors import check_installed
 from rrjax.mechanisms.mechanism import LogRows
-from rrjax.models.inputs import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
+from rrjax.models.results import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.newton import View, added_up, ascended, blocks_of
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import aligned, on_many_devices, together
 from rrjax.numerics.sums import log_sum
 
+LEARNING_RATE = 0.02
+"""Learning rate of Adam's first steps, on standardized covariates."""
 NO_DERIVATIVES = (
     "models.fit and models.fit_outcome have no derivatives: take differences of two fits, or models.fit_family where "
     "there are no covariates"
@@ -48,13 +50,7 @@ class Data(NamedTuple):
 
 
 class Posteriors(NamedTuple):
-    """The distribution of each user's value before and after the report.
-
-    Attributes:
-        log_shares: `[N, K]`, log π.
-        moved: `[N, K]`, w − π, accurate relative to itself.
-        log_probabilities: `[N]`, log-probabilities of the reports.
-    """
+    """Log π and w − π of each user, `[N, K]`, accurate relative to itself, and log-probabilities of reports, `[N]`."""
 
     log_shares: Float[Array, "N K"]
     moved: Float[Array, "N K"]
@@ -235,10 +231,8 @@ def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters:
     return Solution(point, gap, num_iters)
 
 
-@partial(jax.jit, static_argnums=(4, 5))
-def adam(
-    key: Array, data: Data, ridge: Float[Array, ""], learning_rate: Float[Array, ""], batch_size: int, num_epochs: int
-) -> Solution:
+@partial(jax.jit, static_argnums=(3, 4))
+def adam(key: Array, data: Data, ridge: Float[Array, ""], batch_size: int, num_epochs: int) -> Solution:
     """Adam on batches of users drawn without replacement; its rate falls to zero along a cosine."""
     optax = _optax()
     users = data.weights.shape[0]
@@ -258,7 +252,7 @@ def adam(
         with jax.numpy_dtype_promotion("standard"):  # optax's own
             ahead, memory = adam.update(jax.grad(loss)(point, batch), memory, point)
         done = num_iters.astype(point.dtype) / (num_batches * num_epochs)
-        rate = learning_rate * (1 + jnp.cos(jnp.pi * done)) / 2
+        rate = LEARNING_RATE * (1 + jnp.cos(jnp.pi * done)) / 2
         return (point - rate * ahead, memory, num_iters + 1), None
 
     def epoch(carry, key):

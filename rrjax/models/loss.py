@@ -21,7 +21,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse, SupportMechanism
 from rrjax.mechanisms.mechanism import LogRows, log_gain
 from rrjax.models.candidates import CandidateResponse
-from rrjax.models.inputs import require
+from rrjax.models.results import require
 from rrjax.numerics.sharding import gathered
 from rrjax.numerics.sums import log_sum, short_sum
 

@@ -12,16 +12,15 @@ import numpy as np
 from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jax.scipy.special import gammaln
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike
 
 from rrjax.data.arguments import as_tolerance
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import FitError, Units, as_column
 from rrjax.models.logistic import Data, as_data, curvatures, newton, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.regression import LARGEST_STANDARD_ERROR
-from rrjax.models.results import Family, OutcomeRegression
+from rrjax.models.results import Family, FitError, OutcomeRegression, as_column
 from rrjax.numerics.newton import View, added_up, ascended, blocks_of, factored, solved
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import refuse_spread
@@ -94,23 +93,21 @@ def fit_outcome(
     reports = refuse_spread(reports, "fit_outcome")
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     outcome = _as_outcome(outcome, data.weights.shape[0], family)
-    outcome, centre, spread = _standardized(outcome, data.weights, family == "normal", intercept)
-    problem = _Problem(outcome, centre, spread, data, units)
+    given = (*_standardized(outcome, data.weights, family == "normal", intercept), data, units)
     goal = as_tolerance(tol, jnp.sum(data.weights))
-    result, errors = _fitted(problem, goal, max_iters, family, intercept)
+    result, errors = _fitted(given, goal, max_iters, family, intercept)
     if not isinstance(result.converged, Tracer) and not result.converged:
-        _raise_unconverged(result, np.max(np.asarray(errors)))
+        largest = np.max(np.asarray(errors))
+        is_finite = np.isfinite(largest)
+        error = f"a standard error is {largest:.3g} on standardized covariates" if is_finite else "no information"
+        raise FitError(
+            f"no maximum was found in {int(result.num_iters)} steps ({error}). The reports may say next to nothing at "
+            "this epsilon, no report may name a category, or a covariate separates the outcomes: merge categories, "
+            "leave covariates out, or give a larger max_iters",
+            reason="steps" if is_finite and largest < LARGEST_STANDARD_ERROR else "unbounded",
+            number=int(result.num_iters),
+        )
     return result
-
-
-class _Problem(NamedTuple):
-    """A problem to be fitted; a normal outcome `[N]` is standardized by centre and scale (else 0 and 1)."""
-
-    outcome: Float[Array, " N"]
-    centre: Float[Array, ""]
-    spread: Float[Array, ""]
-    data: Data
-    units: Units
 
 
 def _as_outcome(outcome, number, family) -> Any:
@@ -242,8 +239,8 @@ def _complete(parameters: _Parameters, outcome, data: Data, family: _Family) -> 
 
 
 @partial(jax.jit, static_argnums=(2, 3, 4))
-def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: bool):
-    outcome, centre, spread, data, units = problem
+def _fitted(given, tol, max_iters: int, name: Family, intercept: bool):
+    outcome, centre, spread, data, units = given
     family, scaled = _FAMILIES[name], name == "normal"
     dtype, number = data.weights.dtype, jnp.sum(data.weights)
     blocks = blocks_of((outcome, data))
@@ -280,15 +277,3 @@ def _fitted(problem: _Problem, tol, max_iters: int, name: Family, intercept: boo
         intercept=intercept,
     )
     return result, errors
-
-
-def _raise_unconverged(result: OutcomeRegression, largest: float) -> None:
-    is_finite = np.isfinite(largest)
-    error = f"a standard error is {largest:.3g} on standardized covariates" if is_finite else "no information"
-    raise FitError(
-        f"no maximum was found in {int(result.num_iters)} steps ({error}). The reports may say next to nothing at this "
-        "epsilon, no report may name a category, or a covariate separates the outcomes: merge categories, leave "
-        "covariates out, or give a larger max_iters",
-        reason="steps" if is_finite and largest < LARGEST_STANDARD_ERROR else "unbounded",
-        number=int(result.num_iters),
-    )

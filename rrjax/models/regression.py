@@ -14,10 +14,9 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.data.arguments import as_scalar, as_tolerance, check_key
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.models.inputs import INTERCEPT, FitError, Units, as_clusters
 from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated, lbfgs, newton, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
-from rrjax.models.results import Regression
+from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clusters
 from rrjax.numerics.newton import blocks_of, factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
@@ -154,7 +153,6 @@ def fit_in_batches(
     ridge: ArrayLike = 0.0,
     batch_size: int = 1024,
     num_epochs: int = 20,
-    learning_rate: ArrayLike = 0.02,
     tol: float = 0.01,
 ) -> Regression:
     """Fits the regression of `fit` by Adam, on batches of users, for large data.
@@ -175,7 +173,6 @@ def fit_in_batches(
         ridge: As in `fit`.
         batch_size: Number of users in a batch, at most N.
         num_epochs: Number of passes through the users; a pass omits users who do not fill a last batch.
-        learning_rate: Scalar, learning rate of the first steps, on standardized covariates.
         tol: Nats of all reports below which the gap counts as converged: 0.01 is a seventh of a standard error.
 
     Returns:
@@ -205,8 +202,7 @@ def fit_in_batches(
     observed = covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept
     problem = _checked(observed, clusters, covariance, ridge)
     dtype, number = problem.data.weights.dtype, problem.data.weights.shape[0]
-    rate = as_scalar(learning_rate, dtype, "learning_rate")
-    solution = adam(key, problem.data, problem.ridge, rate, min(batch_size, number), num_epochs)
+    solution = adam(key, problem.data, problem.ridge, min(batch_size, number), num_epochs)
     return _described(problem, solution, as_scalar(tol, dtype, "tol"))
 
 

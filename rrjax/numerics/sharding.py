@@ -167,7 +167,9 @@ def by_platform(*arguments: Any, cpu: Callable[..., T], elsewhere: Callable[...,
 def if_needed(needed: Bool[Array, ""], compute: Callable[[], T], otherwise: T | None = None) -> T:
     """What `compute` returns; on a CPU `otherwise`, by default zeros, where it is not needed and does not matter.
 
-    Elsewhere all is computed: the host waits for the condition of a branch, longer than the branch would take.
+    Elsewhere all is computed: the host waits for the condition of a branch, longer than the branch would take. On a CPU
+    XLA computes anew, in every loop that uses them, values that it can fuse with it, and does not vectorize loops that
+    look up. It fuses nothing across a branch; so some are branches whose condition is always true.
     """
 
     def branch():

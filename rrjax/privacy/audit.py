@@ -11,21 +11,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from statistics import NormalDist
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from rrjax.data.arguments import as_probability, as_scalar, check_key, float_dtype
+from rrjax.data.arguments import as_probability, as_scalar, float_dtype
 from rrjax.data.categories import as_integer, check_in_domain, check_integers, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.mechanism import CELLS, SupportMechanism
 from rrjax.numerics.special import odds_of_tail
-from rrjax.privacy import audit_events as events
 from rrjax.privacy.clients import Client
 
 __all__ = ["Audit", "audit", "audit_mechanism", "draws_needed", "lower_bound"]
@@ -82,8 +81,6 @@ class Audit(NamedTuple):
 
 def audit(
     draw: Callable[[np.ndarray], Any] | Client | SupportMechanism,
-    value_a: int | None = None,
-    value_b: int | None = None,
     *,
     values: Sequence[int] | None = None,
     num_categories: int | None = None,
@@ -91,7 +88,6 @@ def audit(
     event: Callable[[Any], Any] | None = None,
     claimed: float | None = None,
     level: float = 0.999,
-    batch_size: int = BATCH_SIZE,
 ) -> Audit:
     """A lower bound of the ε of any client, from its reports of two values chosen among many.
 
@@ -103,17 +99,15 @@ def audit(
     Args:
         draw: The client: takes `[n]` values and returns n reports, as an array of any shape and dtype or as a list of
             any objects. Or a mechanism or a client of `rrjax.secure`, as in `audit_mechanism`.
-        value_a: A value; None chooses the two values whose reports differ most.
-        value_b: Another value.
-        values: The values to choose from. None takes all of 0 … K − 1, or 128 of them: both ends, powers of two and
-            their neighbours, and evenly spaced ones. A leak of a value outside these is not found.
+        values: Two values, or more, of which those two are taken whose reports differ most. None is all of 0 … K − 1,
+            or 128 of them: both ends, powers of two and their neighbours, and evenly spaced ones. A leak of a value
+            outside these is not found.
         num_categories: K, if no values are given.
         num_draws: Number of reports of each half: twice as many are drawn in all.
         event: A function of n reports that returns one or more integers or booleans for each. None takes the reports
             themselves; if more than 65,536 are different, their dtypes, shapes and lengths.
         claimed: The ε that the client claims, nats.
         level: Confidence level of the bound.
-        batch_size: Number of reports drawn at a time, which bounds the memory.
 
     Returns:
         `Audit`; `powerless` is whether there were too few reports to disprove any claim, `draws_needed` the number that
@@ -137,10 +131,6 @@ def audit(
         Jagielski, Ullman and Oprea, "Auditing differentially private machine learning", 2020; Clopper and Pearson, "The
         use of confidence or fiducial limits", 1934.
     """
-    if (value_a is None) != (value_b is None):
-        raise ArgumentError("give value_a and value_b, or neither of them", argument="value_b")
-    if value_a is not None and value_b is not None:
-        values = [value_a, value_b]
     if isinstance(draw, Client | SupportMechanism):
         for name, given in (("event", event), ("claimed", claimed), ("num_categories", num_categories)):
             if given is not None:
@@ -158,13 +148,13 @@ def audit(
     if values is None and num_categories is None:
         raise ArgumentError("give num_categories, or the values to choose from", argument="num_categories")
     tried = _values_to_try(num_categories, num_draws) if values is None else _checked_values(values)
-    batches = partial(_batches, draw, min(as_integer(batch_size, "batch_size", 1), _part(num_draws, tried)))
+    batches = partial(_batches, draw, min(BATCH_SIZE, _part(num_draws, tried)))
 
     def count(value, number, _pair=None, only=None):
         return _counted(batches(value, number), event, only)
 
     def screen(number):
-        return events.screening_features([count(value, number) for value in tried])
+        return _screening_features([count(value, number) for value in tried])
 
     return _audit(tried, count, screen, num_draws, claimed, level)
 
@@ -175,16 +165,15 @@ def audit_mechanism(
     *,
     values: Sequence[int] | None = None,
     level: float = 0.999,
-    key: Array | None = None,
 ) -> Audit:
     """A lower bound of the ε of a mechanism or of its client for real collection, from the values that reports support.
 
     Args:
-        mechanism: A `SupportMechanism`, whose `randomize` is audited, or a client of `rrjax.secure`.
+        mechanism: A `SupportMechanism`, whose `randomize` is audited with keys made from `jax.random.key(0)`, or a
+            client of `rrjax.secure`, which cannot be seeded.
         num_draws: As in `audit`.
-        values: Two values, or more to choose from; None chooses from all or from 128 of them, as in `audit`.
+        values: As in `audit`.
         level: Confidence level of the bound.
-        key: A typed key for a mechanism; None takes `jax.random.key(0)`. Clients cannot be seeded.
 
     Returns:
         `Audit`. Its event consists of 0 (reports that support neither of the values), 1 (the larger one alone), 2 (the
@@ -201,8 +190,6 @@ def audit_mechanism(
         >>> result.violated, result.num_values, result.lower > 0.9
         (False, 4, True)
     """
-    if key is not None:
-        check_key(key)
     if not isinstance(mechanism, Client | SupportMechanism):
         raise ArgumentError(
             f"mechanism must be a SupportMechanism or a client of rrjax.secure, got {mechanism!r}", argument="mechanism"
@@ -214,7 +201,7 @@ def audit_mechanism(
         given = check_integers(np.asarray(values), num_categories, "values")
         check_in_domain(given, num_categories, "values")
         tried = _checked_values(given.tolist())
-    stream, turns = jax.random.key(0) if key is None else key, itertools.count()
+    stream, turns = jax.random.key(0), itertools.count()
 
     def draw(values):
         if isinstance(mechanism, Client):
@@ -242,8 +229,8 @@ def audit_mechanism(
         for row, forms, value in zip(support, counts, tried, strict=True):
             for reports, size, used in batches(value, number):
                 row += supports(reports, tried)[:, :used].sum(axis=1)
-                forms.update(events.count_batch(reports, size, used, event=lambda each: np.zeros(len(each), np.int8)))
-        return np.concatenate([support, events.screening_features(counts)], axis=1)
+                forms.update(_count_batch(reports, size, used, event=lambda each: np.zeros(len(each), np.int8)))
+        return np.concatenate([support, _screening_features(counts)], axis=1)
 
     claimed = mechanism.effective_epsilon if isinstance(mechanism, Client) else float(np.asarray(mechanism.epsilon))
     return _audit(tried, count, screen, num_draws, claimed, level)
@@ -257,7 +244,7 @@ def _checked_values(values):
     if num_distinct != len(values) or num_distinct < 2:
         raise ArgumentError(
             f"the values must be two or more that differ, got {values[:4]}",
-            argument="value_b" if len(values) == 2 else "values",
+            argument="values",
             value=values[-1] if values else None,
         )
     return values
@@ -266,7 +253,7 @@ def _checked_values(values):
 def _values_to_try(num_categories, num_draws):
     check_num_categories(num_categories)
     affordable = num_draws // 2 // MIN_SCREENING_REPORTS
-    return events.values_to_try(int(num_categories), max(2, min(events.MAX_VALUES, affordable)))
+    return values_to_try(int(num_categories), max(2, min(MAX_VALUES, affordable)))
 
 
 def _part(num_draws, values):
@@ -282,7 +269,7 @@ def _batches(draw, batch_size, value, number):
 
 
 def _counted(batches, event, only):
-    return events.merged(events.count_batch(*batch, event=event, only=only) for batch in batches)
+    return _merged(_count_batch(*batch, event=event, only=only) for batch in batches)
 
 
 def _audit(values, count, screen, num_draws, claimed, level):
@@ -291,14 +278,14 @@ def _audit(values, count, screen, num_draws, claimed, level):
     half, part, pair = num_draws // 2, _part(num_draws, values), tuple(values)
     if len(values) > 2:
         each = max(1, half // len(values))
-        pair = tuple(values[place] for place in events.most_different_rows(screen(each), each))
+        pair = tuple(values[place] for place in _most_different_rows(screen(each), each))
     for_ranks, for_choice = ([count(value, part, pair) for value in pair] for _ in range(2))
-    choosing = events.merged([*for_ranks, *for_choice])
-    labels, only_forms = events.labels_of(choosing)
-    ranking, counts = (events.table(each, labels, only_forms) for each in (for_ranks, for_choice))
-    members, likelier = events.best_event(ranking, counts, labels, part, level)
+    choosing = _merged([*for_ranks, *for_choice])
+    labels, only_forms = _labels_of(choosing)
+    ranking, counts = (_table(each, labels, only_forms) for each in (for_ranks, for_choice))
+    members, likelier = _best_event(ranking, counts, labels, part, level)
     bounding = [count(value, half, pair, set(members)) for value in pair]
-    inside = [int(number) for number in events.table(bounding, members, only_forms).sum(axis=1)]
+    inside = [int(number) for number in _table(bounding, members, only_forms).sum(axis=1)]
     several_forms = len({form for form, _ in choosing}) > 1
     event = [label if several_forms or only_forms else label[1] for label in labels if label in members]
     return Audit(
@@ -382,3 +369,185 @@ def lower_bound(counts: tuple[int, int], num_draws: int, level: float) -> float:
 
 
 _odds_of_tail = jax.jit(odds_of_tail)
+
+
+MAX_CONTENTS = 1 << 16
+"""Largest number of different reports among which an event is chosen."""
+
+MAX_VALUES = 128
+"""Number of values that are tried if none are given."""
+
+MAX_ENTRIES, MAX_ENTRY_VALUES = 64, 16
+"""Largest number of entries of a row, and of different values of an entry, that are separate features."""
+
+
+ALL_CONTENTS = object()
+"""The content in a label that stands for all contents of a form, if there are too many."""
+
+Label: TypeAlias = tuple[str, Any]
+"""The form of a report (dtype and shape, or type and length), and its content."""
+
+
+def _merged(parts: Iterable[Counter[Label]]) -> Counter[Label]:
+    """The sum of counts of reports; by form alone if there are too many contents."""
+    total = Counter()
+    for part in parts:
+        total.update(part)
+        if len(total) > MAX_CONTENTS:
+            total = Counter({(form, ALL_CONTENTS): number for form, number in _forms(total).items()})
+    return total
+
+
+def _forms(counts):
+    forms = Counter()
+    for (form, _), number in counts.items():
+        forms[form] += number
+    return forms
+
+
+def _count_batch(
+    reports: Any, size: int, used: int, *, event: Callable[[Any], Any] | None, only: Collection[Any] | None = None
+) -> Counter[Label]:
+    """Counts of the first `used` reports of a batch; if `only` is given, of those whose label or form is in it.
+
+    Raises:
+        ArgumentError: The number of reports is not the size of the batch.
+    """
+    kind = "O" if isinstance(reports, list | tuple) else np.asarray(reports).dtype.kind
+    may_differ = kind in "OSU" and hasattr(reports, "__len__")  # in form, from report to report
+    if event is None and may_differ:
+        _check_number(len(reports), size)
+        counts = Counter(_form_and_content(report) for report in list(reports)[:used])
+    else:
+        contents = np.asarray(reports if event is None else event(reports))
+        _check_number(len(contents) if contents.ndim else "no", size)
+        form = "" if may_differ else f"{np.asarray(reports).dtype} {np.shape(reports)[1:]}"
+        rows = contents[:used] if contents.ndim == 1 else contents[:used].reshape(used, -1)
+        counts = Counter()
+        distinct, numbers = np.unique(rows, axis=0, return_counts=True)
+        for content, number in zip(distinct.tolist(), numbers.tolist(), strict=True):
+            counts[form, _comparable(content)] += number
+    if only is not None:
+        counts = Counter({label: number for label, number in counts.items() if label in only or label[0] in only})
+    return counts
+
+
+def _check_number(number, size):
+    if number != size:
+        raise ArgumentError(
+            f"{size} values made {number} reports or events: one of each is wanted", argument="draw", value=number
+        )
+
+
+def _form_and_content(report):
+    if isinstance(report, str | bytes):
+        return f"{type(report).__name__} of length {len(report)}", report
+    if isinstance(report, bool | int | float):
+        return type(report).__name__, _comparable(report)
+    array = np.asarray(report) if isinstance(report, list | tuple | np.ndarray | np.generic) else None
+    if array is None or array.dtype.kind == "O":
+        return type(report).__name__, repr(report)
+    return f"{array.dtype} {array.shape}", _comparable(array.reshape(-1).tolist())
+
+
+def _comparable(content):
+    """The content as something hashable that equals itself: rows as tuples, NaN as a word."""
+    if isinstance(content, list):
+        return tuple(map(_comparable, content))
+    return content if content == content else "nan"
+
+
+def _labels_of(counts: Counter[Label]) -> tuple[list[Any], bool]:
+    """The sorted labels of reports, and whether they are forms alone, because there are too many contents.
+
+    Raises:
+        ArgumentError: There are too many contents, and there is one form.
+    """
+    if all(content is not ALL_CONTENTS for _, content in counts):
+        try:
+            return sorted(counts), False
+        except TypeError:  # contents of different types
+            return sorted(counts, key=repr), False
+    forms = sorted(_forms(counts))
+    if len(forms) < 2:
+        raise ArgumentError(
+            f"there are more than {MAX_CONTENTS:,} different reports: give event, a function of reports with fewer "
+            "different results",
+            argument="event",
+        )
+    return forms, True
+
+
+def _table(counts: Sequence[Counter[Label]], labels: Sequence[Any], only_forms: bool) -> np.ndarray:
+    """Numbers of reports `[V, L]` of each value and label."""
+    counters = map(_forms, counts) if only_forms else counts
+    return np.asarray([[counter[label] for label in labels] for counter in counters], float)
+
+
+def _screening_features(seen: Sequence[Counter[Label]]) -> np.ndarray:
+    """Numbers of reports `[V, F]` of each label, of each form, and, if reports are rows, of each value of an entry."""
+    labels, only_forms = _labels_of(_merged(seen))
+    counts = _table(seen, labels, only_forms)
+    if only_forms:
+        return counts
+    groupings = [[form for form, _ in labels]]
+    contents = [content for _, content in labels]
+    if all(isinstance(content, tuple) for content in contents) and len({len(content) for content in contents}) == 1:
+        for place in range(min(len(contents[0]), MAX_ENTRIES)):
+            entries = [content[place] for content in contents]
+            if len(set(entries)) <= MAX_ENTRY_VALUES:
+                groupings.append(entries)
+    columns = [counts]
+    for grouping in groupings:
+        _, numbers = np.unique(np.asarray(grouping), return_inverse=True)
+        columns.append(counts @ (numbers[:, None] == np.arange(numbers.max() + 1)))
+    return np.concatenate(columns, axis=1)
+
+
+def _most_different_rows(counts: np.ndarray, number: int) -> tuple[int, int]:
+    """The two rows with the largest log ratio of a feature, or of its absence, less three standard errors."""
+    best, pair = -math.inf, (0, len(counts) - 1)
+    for times in (counts, number - counts):
+        logs = np.log((times + 0.5) / (number + 1))
+        error = 3 * np.sqrt(np.maximum(1 / (times + 0.5) - 1 / (number + 1), 0))
+        low, high = logs - error, logs + error
+        score = low.max(axis=0) - high.min(axis=0)
+        place = int(np.argmax(score))
+        one, other = int(low[:, place].argmax()), int(high[:, place].argmin())
+        if one != other and score[place] > best:
+            best, pair = float(score[place]), (one, other)
+    return min(pair), max(pair)
+
+
+def _best_event(
+    ranking: np.ndarray, counts: np.ndarray, labels: Sequence[Any], number: int, level: float
+) -> tuple[list[Any], int]:
+    """The union of labels with about the largest bound, and the row that makes it likelier.
+
+    Some reports rank the labels, others choose the number of ranks. If the same reports did both, labels whose ratio is
+    large by chance would be chosen.
+    """
+    ranking, counts = ranking + 0.5, counts + 0.5
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    best, members, row = -math.inf, [], 0
+    for likelier in (0, 1):
+        order = np.argsort(-ranking[likelier] / ranking[1 - likelier], kind="stable")
+        one, other = np.cumsum(counts[likelier][order]), np.cumsum(counts[1 - likelier][order])
+        scores = np.log(one / other) - z * np.sqrt(np.maximum(1 / one + 1 / other - 2 / number, 0))
+        if len(labels) > 1:
+            scores[-1] = -math.inf  # all labels together prove nothing
+        last = int(np.argmax(scores))
+        if scores[last] > best:
+            best, members, row = float(scores[last]), [labels[place] for place in order[: last + 1]], likelier
+    return members, row
+
+
+def values_to_try(num_categories: int, number: int) -> list[int]:
+    """At most `number` values of 0 … K − 1: all, or both ends, powers of two, their neighbours, and evenly spaced."""
+    if num_categories <= number:
+        return list(range(num_categories))
+    last = num_categories - 1
+    ends = [0, last, 1, last - 1]
+    powers = [power + step for power in (1 << bit for bit in range(1, last.bit_length())) for step in (0, -1)]
+    even = [(2 * place + 1) * last // (2 * number) for place in range(number)]
+    return sorted(list(dict.fromkeys([*ends, *powers, *even]))[:number])

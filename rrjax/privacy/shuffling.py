@@ -1,24 +1,48 @@
-"""Privacy amplification by shuffling: the central (ε, δ) of the reports of N users who randomize with a local ε.
+r"""Privacy amplification by shuffling: the central (ε, δ) of the reports of N users who randomize with a local ε.
 
-Computed by NumPy in float64, not by JAX, whose default is float32: δ = 1e-8 and less need all digits. Bounds include
-their own rounding.
+One of the N users has the law P or Q, the only difference between two neighbouring collections. Every other user may be
+taken to report, with the same probability, a draw from a law that all of them have in common; the rest of their reports
+is revealed. With ω that law times that probability, the divergence of order e^ε_c is (Balle et al., Lemma 5.3)
+
+    δ(ε_c) = E(Z_1 + … + Z_N)₊ / N,    Z = (P − e^ε_c·Q)(y)/ω(y) at a report y drawn from ω, else 0.
+
+A report is of one of two kinds that differ between P and Q ("telling"), or of a kind that does not ("silent"). So S = Σ
+Z is linear in the counts, A and B of the telling kinds and C of each silent one. Given T = A + B and C, A is binomial,
+and S is a number times A less a threshold. T and C are divided into cells, tails included, in which S is made larger
+(or, for the bound from below, smaller):
+
+* A binomial count less its mean is the smaller in the convex order, the fewer the trials: A has the cell's most.
+* C is stochastically the smaller, the larger T is, and S falls in it: in a cell it has the law of the cell's most T.
+* S is then linear in T and in C, so its positive part is convex: the cell's mass is moved to its two ends, its mean
+  kept. For the bound from below, the fewest trials instead of the most, and the mass is moved to the mean.
+
+So no mass is cut off, and no tail bound is needed. Binomial tails above the mean are as in `rrjax.numerics.special`,
+with k successes of n trials of chance θ:
+
+    P(X ≥ k) = pmf(k) · k · ∫₀^∞ exp(g(v)) dv,    g(v) = −k·v + (n−k)·log(1 + o·(1 − e^−v)),    o = θ/(1−θ),
+    E[(X − nθ)·1{X ≥ k}] = pmf(k) · k · (1 − θ).
+
+All is computed by NumPy in float64, not by JAX, whose default is float32: δ = 1e-8 and less need all digits. Bounds
+include their own rounding.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import MechanismFactory, SupportMechanism
-from rrjax.privacy.shuffling_divergence import Pair, divergence
-from rrjax.privacy.shuffling_pairs import lower_pairs, upper_pair
+from rrjax.numerics.special import quadrature_rule, stirling_series
 
-__all__ = ["central_delta", "central_epsilon", "leaked_epsilon", "local_epsilon"]
+__all__ = ["central_delta", "central_epsilon", "local_epsilon"]
+
+Side: TypeAlias = Literal["upper", "lower"]
 
 MAX_EPSILON, MAX_USERS = 100.0, 10**12
 TOLERANCE = 1e-6
@@ -30,26 +54,33 @@ def central_epsilon(
     epsilon: float,
     delta: float,
     *,
+    side: Side = "upper",
     num_categories: int | None = None,
     mechanism: MechanismFactory | None = None,
 ) -> float:
-    """An upper bound of the central ε of shuffled reports, for promises to users.
+    """A bound of the central ε of shuffled reports: from above for promises to users, or from below.
 
     Every user randomizes a value with the local ε, and a shuffler forwards the reports without their senders in random
     order. Then every result computed from them is (ε_c, δ) differentially private for the replacement of one user's
-    value. The bound is that of the privacy blanket: of the given mechanism, or of the worst randomizer with this ε.
+    value.
+
+    * "upper": the bound of the privacy blanket, of the given mechanism or of the worst randomizer with this ε.
+    * "lower": no proof can give a smaller ε. Two collections, different in one user, can be distinguished better than a
+      smaller ε_c allows at this δ: one user has either of two values, all others have one value, a third or the second,
+      and the reports that support each of the two values are counted.
 
     Args:
         num_users: N, from 1 to 10¹².
         epsilon: The local ε, nats, above 0 and at most 100.
         delta: δ in (0, 1).
+        side: As above.
         num_categories: K, needed with a mechanism.
-        mechanism: A class, or a function of K and ε, such as `rrjax.RandomizedResponse`. None, or an unknown one, is
-            bounded as the worst randomizer.
+        mechanism: A class, or a function of K and ε, such as `rrjax.RandomizedResponse`. None, or for "upper" an
+            unknown one, is the worst randomizer; for "lower" the worst that is known, randomized response with K = 3.
 
     Returns:
-        ε_c, nats, a plain float: at most the local ε, and 0 if δ alone covers the loss. An upper bound, rounding
-        included. From 1,000 users on and for ε_c below one it is within 0.3 % of the method's exact value, without a
+        ε_c, nats, a plain float: at most the local ε, and 0 if δ alone covers the loss. Rounding is included. From
+        1,000 users on and for ε_c below one the upper bound is within 0.3 % of the method's exact value, without a
         mechanism and for randomized response, and within 3 % for other mechanisms; with little amplification it can be
         a multiple.
 
@@ -60,6 +91,8 @@ def central_epsilon(
         >>> import rrjax
         >>> print(f"{rrjax.shuffling.central_epsilon(100_000, 2.0, 1e-8):.3f}")
         0.044
+        >>> print(f"{rrjax.shuffling.central_epsilon(100_000, 2.0, 1e-8, side='lower'):.3f}")
+        0.041
         >>> rr = rrjax.RandomizedResponse
         >>> print(f"{rrjax.shuffling.central_epsilon(100_000, 2.0, 1e-8, num_categories=100, mechanism=rr):.3f}")
         0.012
@@ -68,11 +101,12 @@ def central_epsilon(
         Balle, Bell, Gascón and Nissim, "The privacy blanket of the shuffle model", 2019: Lemma 5.3. Su, Cheng and Wang,
         "Decomposition-based optimal bounds for privacy amplification via shuffling", arXiv:2504.07414: no other
         decomposition does better. Feldman, McMillan and Talwar, "Hiding among the clones", 2021: a closed form that is
-        larger.
+        larger. From below, the pair of Wang et al., "Privacy amplification via shuffling: unified, simplified, and
+        tightened", arXiv:2304.05007, which is exact for these counts.
     """
     num_users, epsilon, delta = _as_users(num_users), _as_epsilon(epsilon), _as_delta(delta)
-    pair = upper_pair(epsilon, _built(mechanism, num_categories, epsilon))
-    return _central_epsilons(num_users, epsilon, delta, pair, upper=True)[1]
+    upper, pairs = _pairs(side, mechanism, num_categories, epsilon)
+    return max(_central_epsilons(num_users, epsilon, delta, pair, upper)[upper] for pair in pairs)
 
 
 def central_delta(
@@ -80,20 +114,22 @@ def central_delta(
     epsilon: float,
     central_epsilon: float,
     *,
+    side: Side = "upper",
     num_categories: int | None = None,
     mechanism: MechanismFactory | None = None,
 ) -> float:
-    """An upper bound of the central δ of shuffled reports at a central ε.
+    """A bound of the central δ of shuffled reports at a central ε.
 
     Args:
         num_users: N, from 1 to 10¹².
         epsilon: The local ε, nats, above 0 and at most 100.
         central_epsilon: ε_c, nats, at least 0.
+        side: As in `central_epsilon`.
         num_categories: As in `central_epsilon`.
         mechanism: As in `central_epsilon`.
 
     Returns:
-        δ, a plain float: an upper bound, 0 if ε_c is at least the local ε.
+        δ, a plain float; 0 if ε_c is at least the local ε.
 
     Raises:
         ValueError: An argument of another type or out of its range.
@@ -109,51 +145,10 @@ def central_delta(
     num_users, epsilon = _as_users(num_users), _as_epsilon(epsilon)
     at_least_zero = "a number of nats, at least 0"
     central_epsilon = _as_float(central_epsilon, "central_epsilon", lambda number: number >= 0, at_least_zero)
+    upper, pairs = _pairs(side, mechanism, num_categories, epsilon)
     if central_epsilon >= epsilon:
         return 0.0
-    pair = upper_pair(epsilon, _built(mechanism, num_categories, epsilon))
-    return divergence(num_users, pair, central_epsilon, upper=True)
-
-
-def leaked_epsilon(
-    num_users: int,
-    epsilon: float,
-    delta: float,
-    *,
-    num_categories: int | None = None,
-    mechanism: MechanismFactory | None = None,
-) -> float:
-    """A lower bound of the central ε of shuffled reports: no proof can give a smaller ε.
-
-    There are two collections, different in one user, that can be distinguished better than a smaller ε_c allows at this
-    δ: one user has either of two values, all others have one value, a third or the second, and the reports that support
-    each of the two values are counted. The difference to `central_epsilon` is the most that a better proof could gain.
-
-    Args:
-        num_users: N, from 1 to 10¹².
-        epsilon: The local ε, nats, above 0 and at most 100.
-        delta: δ in (0, 1).
-        num_categories: As in `central_epsilon`.
-        mechanism: As in `central_epsilon`. None takes the worst randomizer known: randomized response with K = 3.
-
-    Returns:
-        ε_c, nats, a plain float: a lower bound.
-
-    Raises:
-        ValueError: An argument of another type or out of its range.
-
-    Example:
-        >>> import rrjax
-        >>> print(f"{rrjax.shuffling.leaked_epsilon(100_000, 2.0, 1e-8):.3f}")
-        0.041
-
-    References:
-        The pair of Wang et al., "Privacy amplification via shuffling: unified, simplified, and tightened",
-        arXiv:2304.05007, which is exact for these counts.
-    """
-    num_users, epsilon, delta = _as_users(num_users), _as_epsilon(epsilon), _as_delta(delta)
-    pairs = lower_pairs(epsilon, _built(mechanism, num_categories, epsilon))
-    return max(_central_epsilons(num_users, epsilon, delta, pair, upper=False)[0] for pair in pairs)
+    return max(divergence(num_users, pair, central_epsilon, upper=upper) for pair in pairs)
 
 
 def local_epsilon(
@@ -209,7 +204,15 @@ def local_epsilon(
     return _crossing(delta_at, delta, low, (central_epsilon, 0.0), (MAX_EPSILON, 1.0))[0]
 
 
-def _central_epsilons(num_users: int, epsilon: float, delta: float, pair: Pair, *, upper: bool) -> tuple[float, float]:
+def _pairs(side: Side, mechanism, num_categories, epsilon) -> tuple[bool, list[Pair]]:
+    """Whether the bound is from above, and the pairs whose largest divergence it is."""
+    if side not in get_args(Side):
+        raise ArgumentError.about("side", f"must be 'upper' or 'lower', got {side!r}")
+    built = _built(mechanism, num_categories, epsilon)
+    return side == "upper", [upper_pair(epsilon, built)] if side == "upper" else lower_pairs(epsilon, built)
+
+
+def _central_epsilons(num_users: int, epsilon: float, delta: float, pair: Pair, upper: bool) -> tuple[float, float]:
     """Two neighbouring ε_c: at the smaller one the divergence is above δ, at the larger one at most δ."""
 
     def delta_at(central_epsilon: float) -> float:
@@ -303,3 +306,293 @@ def _as_float(given: Any, name: str, is_valid: Callable[[float], bool], wanted: 
     if not is_valid(number):
         raise ArgumentError(f"{name} must be {wanted}, got {given}", argument=name, value=given)
     return number
+
+
+class Overlap(NamedTuple):
+    """The overlap of the reports of users with different values, for a mechanism whose reports support values.
+
+    Any report has one of two probabilities, whose ratio is e^ε: the larger one for users whose value it supports.
+    """
+
+    one: float
+    """Probability that a report of a user with value b supports a and not b."""
+    both: float
+    """Probability that a report of a user with a or b supports both."""
+    neither: float
+    """Probability that a report of a user with a or b supports neither; 1 less the others would cancel."""
+    bystander: float
+    """As `one`, for a user with a third value, the least informative one."""
+
+
+def _randomized_response(mechanism: SupportMechanism) -> Overlap:
+    q = mechanism.weights(math.expm1).q
+    return Overlap(q, 0.0, (mechanism.num_categories - 2) * q, q)
+
+
+def _unary_encoding(mechanism: SupportMechanism) -> Overlap:
+    rates = mechanism.weights(math.expm1)
+    return Overlap(rates.q * rates.not_p, rates.p * rates.q, rates.not_p * rates.not_q, rates.q * rates.not_q)
+
+
+def _hadamard_response(mechanism: SupportMechanism) -> Overlap:
+    # Categories 0, 1 and 2 are the columns' bits 1, 2 and 1 + 2: no column supports one of them and not the other two.
+    rates = mechanism.weights(math.expm1)
+    return Overlap(rates.not_p / 2, rates.p / 2, rates.not_p / 2, rates.not_p / 2)
+
+
+def _subset_selection(mechanism: SupportMechanism) -> Overlap:
+    rates, others = mechanism.weights(math.expm1), mechanism.num_categories - 1
+    size = round(rates.p + others * rates.q)  # members of any report
+    # For a user with a third value: reports that support it, and reports that do not.
+    with_it, without_it = rates.p * (size - 1) * (others + 1 - size), rates.not_p * size * (others - size)
+    both, neither = rates.p * (size - 1) / others, rates.not_p * (others - size) / others
+    bystander = (with_it + without_it) / (others * max(others - 1, 1))
+    return Overlap(_one_of_design(mechanism), both, neither, bystander)
+
+
+def _projective_geometry(mechanism: SupportMechanism) -> Overlap:
+    # Points 0, 1 and 2 are on one line: a plane contains at most one of them, or all three.
+    rates, one = mechanism.weights(math.expm1), _one_of_design(mechanism)
+    return Overlap(one, max(rates.q - one, 0.0), max(rates.not_p - one, 0.0), one)
+
+
+def _one_of_design(mechanism: SupportMechanism) -> float:
+    """`one` of any block design, with p − q = (e^ε − 1)·one and q = one + both."""
+    return mechanism.weights(math.expm1).d / math.expm1(mechanism.epsilon)  # pyright: ignore[reportArgumentType]
+
+
+OVERLAPS: dict[str, Callable[[SupportMechanism], Overlap]] = {
+    "randomized-response": _randomized_response,
+    "symmetric-unary-encoding": _unary_encoding,
+    "optimized-unary-encoding": _unary_encoding,
+    "hadamard-response": _hadamard_response,
+    "subset-selection": _subset_selection,
+    "projective-geometry-response": _projective_geometry,
+}
+"""The overlaps by mechanism name. For other mechanisms only ε is known.
+
+Local hashing is missing: the number of its 2³² seeds that hash two categories to one bucket is not known exactly.
+"""
+
+
+def upper_pair(epsilon: float, mechanism: SupportMechanism | None) -> Pair:
+    """The pair whose divergence is an upper bound for any two neighbouring collections.
+
+    The probability of a report of any user is at least its probability under either law of the pair, over e^ε. For an
+    unknown mechanism the worst pair has only telling reports, as in randomized response with two values: a silent
+    report with P = Q = τ has ω ≥ τ/e^ε, so Z is (1 − e^ε_c)·e^ε with probability τ/e^ε, and 0 with the rest of τ. Given
+    that, Z is smaller in the convex order than the Z of randomized response, which has the same mean and varies in both
+    directions; and the order carries over to mixtures of kinds and to the sum of N.
+    """
+    e1 = math.expm1(epsilon)
+    overlap = _overlap(mechanism)
+    if overlap is None:
+        return _pair(e1, 1 / (e1 + 2), (1 / (e1 + 2), 1 / (e1 + 2)), (), e1 / (e1 + 2))
+    kinds = ((overlap.both, overlap.both / (e1 + 1)), (overlap.neither, overlap.neither))
+    return _pair(e1, overlap.one, (overlap.one, overlap.one), kinds, 1 - 2 * overlap.one)
+
+
+def lower_pairs(epsilon: float, mechanism: SupportMechanism | None) -> list[Pair]:
+    """Pairs whose divergence is a lower bound for some two neighbouring collections.
+
+    One user has either of two values, and all others one and the same value, so ω is the law of their reports.
+    """
+    e1 = math.expm1(epsilon)
+    if mechanism is None:  # randomized response with three categories, all others have the third
+        return [_bystanders(e1, 1 / (e1 + 3), 1 / (e1 + 3), 1 / (e1 + 3))]
+    overlap = _overlap(mechanism)
+    if overlap is None:  # whether a report supports the first value; all others have the second
+        if not callable(getattr(mechanism, "weights", None)):
+            raise ArgumentError(
+                f"mechanism must be one whose reports support values, with p and q, such as RandomizedResponse; of "
+                f"{type(mechanism).__name__} it is not known what it leaks",
+                argument="mechanism",
+            )
+        rates = mechanism.weights(math.expm1)
+        either = (rates.q, rates.not_q)
+        return [Pair(rates.d, either, either, (), 0.0)]
+    one, other = overlap.one, overlap.one * (e1 + 1)
+    silent = overlap.both + overlap.neither
+    pairs = [_pair(e1, one, (one, other), ((silent, silent),), silent)]
+    if mechanism.num_categories > 2:
+        pairs.append(_bystanders(e1, one, silent, overlap.bystander))
+    return pairs
+
+
+def _overlap(mechanism: SupportMechanism | None) -> Overlap | None:
+    overlap_of = OVERLAPS.get(getattr(mechanism, "name", ""))
+    return None if mechanism is None or overlap_of is None else overlap_of(mechanism)
+
+
+def _bystanders(e1: float, one: float, silent: float, common: float) -> Pair:
+    of_others = 1 - (common + common)
+    return _pair(e1, one, (common, common), ((silent, of_others),), of_others)
+
+
+def _pair(e1, one, common, silent, remainder):
+    return Pair(e1 * one, (one, (e1 + 1) * one), common, tuple(kind for kind in silent if min(kind) > 0), remainder)
+
+
+Numbers = NDArray[np.float64]
+
+NUM_CELLS = {0: (512,), 1: (96, 24), 2: (40, 12, 6)}
+"""Numbers of cells of T and of each C, by the number of silent kinds. With fewer users nothing is rounded."""
+
+LOG_CUT = 40.0
+"""The integral ends where the integrand has fallen to e^−40."""
+
+_NODES, _WEIGHTS = quadrature_rule(32)
+_STIRLING_ERRORS = np.array([0.0] + [math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n for n in range(1, 32)])
+_STIRLING_ERRORS[1:] -= math.log(2 * math.pi) / 2
+
+
+class Pair(NamedTuple):
+    """Two laws of a report, P and Q, and the common law ω of all other users."""
+
+    gain: float
+    """P − Q of the first telling kind, Q − P of the second one: the total variation between P and Q."""
+    q: tuple[float, float]
+    """Q of either telling kind."""
+    common: tuple[float, float]
+    """ω of either telling kind."""
+    silent: tuple[tuple[float, float], ...]
+    """P = Q and ω of every silent kind with P > 0 and ω > 0."""
+    remainder: float
+    """1 − ω of the telling kinds, given because the difference loses digits if it is small."""
+
+
+def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: bool) -> float:
+    """The hockey-stick divergence of order e^ε_c, from above or from below."""
+    margin = 1e-9 + 1e-13 * math.sqrt(num_users)
+    e1 = math.expm1(central_epsilon)
+    first_z = (pair.gain - pair.q[0] * e1) / pair.common[0]
+    if first_z <= 0:
+        return 0.0
+    slope = first_z + (pair.gain + pair.q[1] * e1) / pair.common[1]
+    telling = sum(pair.common)
+    share = pair.common[0] / telling
+    num_cells = NUM_CELLS[len(pair.silent)]
+
+    value, bound, mass = _count_nodes(np.array(float(num_users)), telling, pair.remainder, num_cells[0], upper)
+    # S = slope·(A − trials) + slack. If e^ε_c is large, one report of the second kind outweighs all of the first kind,
+    # and slack/slope is less than a rounding of the trials.
+    trials, slack = bound, bound * first_z + (bound - value) * (sum(pair.q) * e1 / telling)
+    left, remainder = np.maximum(num_users - bound, 0), pair.remainder
+    for (probability, common), number in zip(pair.silent, num_cells[1:], strict=True):
+        value, bound, mass_of_kind = _count_nodes(left, common, remainder - common, number, upper)
+        slack = slack[..., None] - probability * e1 / common * value
+        left, remainder = np.maximum(left[..., None] - bound, 0), max(remainder - common, 0.0)
+        mass, trials = mass[..., None] * mass_of_kind, trials[..., None]
+
+    used = mass > 0
+    trials, slack = np.broadcast_to(trials, mass.shape)[used], slack[used] / slope
+    above_mean = np.floor(trials * share) + 1  # the threshold may be the mean itself
+    k = np.maximum(trials - np.floor(slack), above_mean)
+    expected = float(slope * np.sum(mass[used] * excess(k, trials, share, slack - (trials - k))) / num_users)
+    if not upper:  # at least the divergence of one report alone
+        return max(min(expected * (1 - margin), pair.gain - pair.q[0] * e1), 0.0)
+    return min(expected * (1 + margin), pair.gain)  # at most the total variation
+
+
+def _count_nodes(trials, weight, other, number, upper):
+    """A few values in place of all of a binomial count: values, the counts of their cells, and masses."""
+    whole = weight + max(other, 0.0)
+    if weight <= other:
+        low, high, mass, mean = cells(trials, weight / whole, number)
+    else:  # by the complement, which keeps its digits if it is rare
+        fewest, most, mass, mean_other = cells(trials, max(other, 0.0) / whole, number)
+        low, high, mean = (trials[..., None] - each for each in (most, fewest, mean_other))
+    if not upper:
+        return mean, low, mass
+    width = high - low
+    at_high = mass * np.where(width > 0, (mean - low) / np.where(width > 0, width, 1), 0)
+    return tuple(np.concatenate(each, axis=-1) for each in ((low, high), (high, high), (mass - at_high, at_high)))
+
+
+def cells(trials: Numbers, chance: float, number: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Cells of 0 … n, narrow around the mass: their smallest and largest values, masses, and mean values.
+
+    Shapes are `[*s, number]`. A mass is from the nearer tail. The ends of an empty cell have no meaning.
+    """
+    trials = trials[..., None]
+    if chance in (0, 1):
+        sure = trials * chance
+        return sure, sure, np.ones_like(sure), sure
+    mean, deviation = trials * chance, np.sqrt(trials * (chance * (1 - chance)))
+    around_mean = np.ceil(mean + deviation * 2 * np.sinh(np.linspace(-2.1, 2.1, number + 1)))
+    around_mean[..., 0] = 0
+    few = (trials < number) | (mean + 8 * deviation < number)
+    edges = np.where(few, np.arange(number + 1.0), np.maximum(around_mean, 0))
+    edges[..., -1] = np.inf
+    edges = np.minimum(edges, trials + 1)
+    # P(X < edge), as a tail of failures, where the edge is at most the mean, else P(X ≥ edge).
+    below = edges <= mean
+    tail = upper_tail(np.where(below, trials - edges + 1, edges), trials, np.where(below, 1 - chance, chance))
+    left, right = tail[..., :-1], tail[..., 1:]
+    mass = np.where(below[..., 1:], right - left, np.where(below[..., :-1], 1 - left - right, left - right))
+    inside = (edges >= 1) & (edges <= trials)
+    moment = _pmf(np.where(inside, edges, 1), np.maximum(trials, 1), chance) * np.where(inside, edges, 0) * (1 - chance)
+    low, high = edges[..., :-1], edges[..., 1:] - 1
+    mass = np.where(high < low, 0, np.maximum(mass, 0))
+    shift = -np.diff(moment, axis=-1) / np.where(mass > 0, mass, 1)
+    high = np.maximum(high, low)
+    return low, high, mass, np.clip(mean + shift, low, high)
+
+
+def excess(k: Numbers, trials: Numbers, chance: Numbers | float, gap: Numbers) -> Numbers:
+    """E(X − κ)₊ for a binomial X and a threshold κ of at least nθ: E(X − k)₊ + (k − κ)·P(X ≥ k)."""
+    inside = k <= trials
+    k, trials = np.where(inside, k, 1.0), np.where(inside, trials, 1.0)
+    length = _integral(k, trials - k, chance)
+    # Cancellation leaves one part in the squared number of standard deviations.
+    excess_of_k = np.where(k < trials, np.maximum((1 - chance) - (k - trials * chance) * length, 0), 0)
+    return np.where(inside, _pmf(k, trials, chance) * k * (excess_of_k + gap * length), 0)
+
+
+def upper_tail(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
+    """P(X ≥ k) for k above the mean, at least one; zero for k > n."""
+    inside = k <= trials
+    k, trials, chance = np.where(inside, k, 1.0), np.where(inside, trials, 1.0), np.where(inside, chance, 0.5)
+    tail = _pmf(k, trials, chance) * k * _integral(k, trials - k, chance)
+    return np.where(inside, np.minimum(tail, 1), 0)
+
+
+def _pmf(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
+    """P(X = k) for k ≥ 1, by the saddle point: the terms of the exponent do not cancel."""
+    failures = trials - k
+    distance = k - trials * chance
+    some = np.where(failures > 0, failures, 1.0)
+    up, down = distance / (trials * chance), -distance / (trials * (1 - chance))
+    log_up, log_down = np.log1p(up), np.log1p(np.where(failures > 0, down, 0))
+    # n·KL(k/n‖θ); near the mean from the squared distance and log(1 + x) − x.
+    near_mean = distance * (up - down) + k * (log_up - up) + failures * (log_down - down)
+    divergence = np.where(up < 1, near_mean, k * log_up + failures * log_down)
+    shape = np.sqrt(trials / (2 * math.pi * k * some))
+    inside = shape * np.exp(_stirling_error(trials) - _stirling_error(k) - _stirling_error(some) - divergence)
+    return np.where(failures > 0, inside, np.exp(k * np.log(chance)))
+
+
+def _stirling_error(whole: Numbers) -> Numbers:
+    series = stirling_series(1 / (whole * whole)) / whole
+    return np.where(whole < 32, _STIRLING_ERRORS[np.minimum(whole, 31).astype(int)], series)
+
+
+def _integral(k: Numbers, failures: Numbers, chance: Numbers | float) -> Numbers:
+    """∫ exp(g) over v > 0."""
+    odds = chance / (1 - chance)
+    slope = k - failures * odds
+    curvature = failures * odds * (1 + odds)
+    end = 2 * LOG_CUT / (slope + np.sqrt(slope**2 + 2 * curvature * LOG_CUT))
+
+    def g(v: Numbers) -> Numbers:
+        rise = odds * -np.expm1(-v)
+        return -slope * v + failures * (np.log1p(rise) - rise - odds * (np.expm1(-v) + v))
+
+    # g is concave, so a Newton step ends beyond the solution of g = −LOG_CUT.
+    for _ in range(3):
+        decay = np.exp(-end)
+        end = end - (g(end) + LOG_CUT) / (-k + failures * odds * decay / (1 + odds * (1 - decay)))
+    total = np.zeros_like(end)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        total += weight * np.exp(g(end * node))
+    return end * total

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -36,6 +37,12 @@ class Cells:
     bars: bool = False
     """Whether the last two columns are marks and bars, without headings; the bars may be left out."""
 
+    @property
+    def left(self) -> list[bool]:
+        """Which columns are aligned to the left: names and bars."""
+        number = len(self.headings)
+        return [place < self.names or (self.bars and place == number - 1) for place in range(number)]
+
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
@@ -55,12 +62,33 @@ Block: TypeAlias = Cells | Heading | str | Caution
 """A part of an answer as people read it: a table, a heading, a sentence, or a caution."""
 
 
+def table_of(
+    columns: Iterable[tuple[str, Sequence[Any] | np.ndarray, Callable[[Any], str]]], places: Iterable[int], **more: Any
+) -> Cells:
+    """The table of some places of columns, each of which has a heading, values, and how a value is written."""
+    headings, values, texts = zip(*columns, strict=True)
+    rows = [[text(each[place]) for each, text in zip(values, texts, strict=True)] for place in places]
+    return Cells([*headings], rows, **more)
+
+
+def rest_of(left: int, one: str, many: str, share: float | None = None) -> str:
+    """A sentence about rows that are not shown, and their share together; empty where all are shown."""
+    more = f"… and {form.number(left, f'more {one}', f'more {many}')}"
+    more += "" if share is None else f" with {form.percent(share)} together"
+    return more if left else ""
+
+
+def rows_of_table(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a whole table, as objects."""
+    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+
+
 class Answer:
     """The answer of reports to a question: frozen, and the same in every outlet.
 
-    A subclass is a frozen dataclass that gives `reports`, `columns`, `facts`, `words` and `cells`; where it has them,
-    `sentences`, `cautions`, `rows` and `figure`; and `title` and `warnings` where they are not those of the reports.
-    One with several tables gives `blocks`.
+    A subclass is a frozen dataclass that gives `reports`, `_table`, `_results`, `words` and `cells`; where it has
+    them, `sentences`, `cautions`, `rows` and `figure`; and `title`, `warnings` and `facts` where they are not those of
+    the reports. One with several tables gives `blocks`.
     """
 
     written: ClassVar[str] = "All categories"
@@ -79,12 +107,22 @@ class Answer:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The whole table: arrays of one length by their names."""
+        """The whole table: arrays of one length by their names; with `simulated` where the reports are."""
+        return self.reports.table(self._table)
+
+    @property
+    def _table(self) -> dict[str, Any]:
+        """The columns without `simulated`."""
         raise NotImplementedError
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All numbers beside the table."""
+        """All numbers beside the table: the reports, what is odd about them, what was asked and what was found."""
+        return {**self.reports.facts(), "warnings": self.warnings, **self._results}
+
+    @property
+    def _results(self) -> dict[str, Any]:
+        """What was asked and what was found, as fields of a JSON object."""
         raise NotImplementedError
 
     @property
@@ -138,10 +176,7 @@ class Answer:
         Raises:
             MissingPackage: pandas is not installed.
         """
-        check_installed("frames", "A data frame of pandas", "pandas")
-        import pandas
-
-        return pandas.DataFrame(self.columns)
+        return _installed("frames", "A data frame of pandas", "pandas").DataFrame(self.columns)
 
     def to_polars(self) -> Any:
         """The whole table as a data frame of Polars.
@@ -149,10 +184,7 @@ class Answer:
         Raises:
             MissingPackage: Polars is not installed.
         """
-        check_installed("frames", "A data frame of Polars", "polars")
-        import polars
-
-        return polars.DataFrame(self.columns)
+        return _installed("frames", "A data frame of Polars", "polars").DataFrame(self.columns)
 
     def to_xarray(self) -> Any:
         """The whole table as a dataset of xarray, along the labels; the facts that are numbers or text are attributes.
@@ -160,20 +192,19 @@ class Answer:
         Raises:
             MissingPackage: xarray is not installed.
         """
-        check_installed("study", "A dataset of xarray", "xarray")
-        import xarray
-
         label, *others = self.columns
         attributes = {key: value for key, value in self.facts.items() if isinstance(value, int | float | str)}
-        coordinates = {label: self.columns[label]}
-        return xarray.Dataset({key: (label, self.columns[key]) for key in others}, coordinates, attributes)
+        return self._dataset(
+            {key: (label, self.columns[key]) for key in others}, {label: self.columns[label]}, attributes
+        )
+
+    def _dataset(self, *parts: Any) -> Any:
+        return _installed("study", "A dataset of xarray", "xarray").Dataset(*parts)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The whole table for whatever reads Arrow: DuckDB, Polars, pandas, PyArrow."""
-        check_installed("frames", "A table of Arrow", "pyarrow")
-        import pyarrow
-
-        return pyarrow.table(dict(self.columns)).__arrow_c_stream__(requested_schema)
+        table = _installed("frames", "A table of Arrow", "pyarrow").table(dict(self.columns))
+        return table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         """The title, the warnings, and the blocks for people."""
@@ -192,24 +223,26 @@ class Answer:
         return "".join([*parts, *map(_markup, self.blocks())])
 
 
+def _installed(extra: str, what: str, package: str) -> Any:
+    check_installed(extra, what, package)
+    return import_module(package)
+
+
 def _lines(block: Block) -> list[str]:
     if isinstance(block, str):
         return [block]
-    if isinstance(block, Heading):
-        return [block.text]
-    if isinstance(block, Caution):
-        return [f"! {block.text}"]
+    if isinstance(block, Heading | Caution):
+        return ["! " * isinstance(block, Caution) + block.text]
     lines = [*([block.headings] if any(block.headings) else []), *block.rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(block.headings))]
-    named = {*range(block.names), *([len(widths) - 1] if block.bars else [])}
-    text = [
-        "  ".join(
-            cell.ljust(width) if place in named else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [
+        [
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, left in zip(line, widths, block.left, strict=True)
+        ]
         for line in lines
     ]
-    return text + [block.rest] * bool(block.rest)
+    return [*("  ".join(line).rstrip() for line in padded), *filter(None, [block.rest])]
 
 
 def _paragraph(text: str, before: str = "") -> str:
@@ -223,13 +256,11 @@ def _markup(block: Block) -> str:
         return f"<p><b>{html.escape(block.text)}</b></p>"
     if isinstance(block, Caution):
         return _paragraph(block.text, "<b>!</b> ")
-    named = {*range(block.names), *([len(block.headings) - 1] if block.bars else [])}
 
     def line(cells, tag):
         one = (
-            f'<{tag} style="text-align:{"left" if place in named else "right"}">'
-            f"{html.escape(form.printable(cell))}</{tag}>"
-            for place, cell in enumerate(cells)
+            f'<{tag} style="text-align:{"left" if left else "right"}">{html.escape(form.printable(cell))}</{tag}>'
+            for cell, left in zip(cells, block.left, strict=True)
         )
         return f"<tr>{''.join(one)}</tr>"
 

@@ -1,24 +1,30 @@
-"""All estimators side by side: their likelihoods, certificates and, if the truth is known, errors."""
+"""All estimators side by side: their likelihoods, certificates and, if the truth is known, errors; and the truth."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import jax
 import numpy as np
 
-from rrjax.data.errors import check_rate, option, refusal
+from rrjax import io
+from rrjax.data.errors import ArgumentError, check_rate, for_commands, option, refusal, reworded
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 from rrjax.estimators.names import MAXIMIZER
+from rrjax.io.domain import Domain
+from rrjax.io.rows import count_pairs
+from rrjax.io.source import Source
 from rrjax.numerics.programs import program
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells
-from rrjax.reports.contradictions import check_contradictions
-from rrjax.reports.estimates import (
+from rrjax.reports.reading import count_source
+from rrjax.reports.reports import Reports, may_be_counts
+from rrjax.reports.shares import (
     Estimate,
     cells_of,
     check_estimator,
@@ -29,20 +35,23 @@ from rrjax.reports.estimates import (
     side_by_side,
     too_large,
 )
-from rrjax.reports.reports import Reports
-from rrjax.reports.truth import read_truth, true_shares
+from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
+    from jaxtyping import ArrayLike
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from rrjax.reports.truth import Truth
+    Truth: TypeAlias = ArrayLike | Mapping[Any, float] | str | os.PathLike[str]
+    """K shares or counts, a share or count for each label, or a file of true values."""
 
 LEADING = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
 """Estimators whose shares people see if more than `MOST_SHOWN` were run; the whole table has all."""
 MOST_SHOWN = 4
 ERRORS = {"mse": "squared", "tv": "TV", "kl": "KL", "max_error": "max"}
 """Metrics of a single estimate, and their headings."""
+SUM_TOLERANCE = 1e-6
+"""Limit of the distance of the sum of true shares from one, which rounding explains."""
 
 
 def everything(ordered: bool = False) -> list[str]:
@@ -50,17 +59,12 @@ def everything(ordered: bool = False) -> list[str]:
     return [name for name, entry in ESTIMATORS.items() if not entry.by_name and (ordered or not entry.ordered)]
 
 
-def able(reports: Reports, ordered: bool = False) -> list[str]:
-    """The estimators of `everything` that can be run on these reports."""
-    names = everything(ordered)
-    if reports.tallied is not None:  # whose maximum may have a closed form
-        names = [MAXIMIZER if name == "ibu" else name for name in names]
-    return [name for name in names if reports.arguments_for(ESTIMATORS[name]) is not None]
-
-
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Comparison(Answer):
-    """The estimates of several estimators from the same reports, and their distances from the truth if it is known."""
+    """The estimates of several estimators from the same reports, and their distances from the truth if it is known.
+
+    `columns` are `[K]` each: label, count, the share by each estimator, and the true share if it is known.
+    """
 
     page: ClassVar[str] = "choose/estimator"
 
@@ -86,28 +90,27 @@ class Comparison(Answer):
         return {found.estimator.name: found.theta for found in self.estimates}
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: label, count, the share by each estimator, and the true share if it is known."""
-        found = {"label": self.reports.labels, "count": self.reports.counts, **self._thetas}
-        return self.reports.table(found | ({} if self.truth is None else {"truth": self.truth}))
+    def _true(self):
+        return {} if self.truth is None else {"truth": self.truth}
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The reports and their noise."""
-        return self.reports.facts() | {"standard_error": self.reports.standard_error}
+    def _table(self):
+        return {"label": self.reports.labels, "count": self.reports.counts, **self._thetas, **self._true}
+
+    @property
+    def _results(self):
+        return {"standard_error": self.reports.standard_error}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The estimators with their likelihoods, certificates and errors; the categories with the largest shares."""
         estimators = [found.facts() for found in self.estimates]
         if self.errors is not None:
             estimators = [row | {"errors": error} for row, error in zip(estimators, self.errors, strict=True)]
         first = self.shown[0]
-        shares = {first.estimator.name: first.theta} | self._thetas
-        return {"estimators": estimators, "top": rows_of(self.reports, shares, top, self.truth)}
+        columns = {"label": self.reports.labels, "count": self.reports.counts, first.estimator.name: first.theta}
+        return {"estimators": estimators, "top": rows_of(columns | self._table, first.theta, top)}
 
     @property
     def sentences(self) -> list[str]:
-        """What the columns of the table of estimators are, and which is closest to the truth."""
         constant = "" if self.reports.tallied is None or self.reports.design is not None else ", up to a constant"
         reasons = ["not computed"] * (self.reports.likelihood_arguments is None)
         reasons += ["not a distribution"] * any(not found.proper for found in self.estimates)
@@ -124,12 +127,10 @@ class Comparison(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """Estimates that rest on assumptions."""
         return [found.caution for found in self.estimates if found.caution]
 
     @property
     def words(self) -> dict[str, str]:
-        """What each row and each column is."""
         words = {found.title: found.note for found in self.estimates}
         if self.reports.likelihood_arguments is None:
             words["NLL"] = f"not computed: {too_large(self.reports)}"
@@ -159,12 +160,21 @@ class Comparison(Answer):
         return words | of_reports(self.reports)
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The categories with the largest shares."""
-        return cells_of(self.reports, self.shown, [each.title for each in self.shown], top, self.truth)
+        true = [(name, shares, form.percent) for name, shares in self._true.items()]
+        return cells_of(self.reports, [(each.title, each.theta) for each in self.shown], top, true)
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """The table of estimators, what it says, and the table of categories."""
-        measures = Cells(["", "> 0", "< 0", "NLL", "gap"], [_measures(found) for found in self.estimates])
+        rows = [
+            [
+                found.title,
+                f"{found.num_positive:,}",
+                f"{int((found.theta < 0).sum()):,}",
+                "–" if math.isnan(found.nll) else f"{found.nll:.6f}",
+                form.at_most(found.certificate["gap"], 2) if found.proper else "–",
+            ]
+            for found in self.estimates
+        ]
+        measures = Cells(["", "> 0", "< 0", "NLL", "gap"], rows)
         if self.errors is not None:
             measures.headings.extend(ERRORS.values())
             for row, error in zip(measures.rows, self.errors, strict=True):
@@ -187,10 +197,15 @@ def compared(
         named = option("estimators", "--estimator")
         problem = f"{option('ordered')} adds ordered_bayes to all estimators, {named} picks some: give one of the two"
         raise refusal("ordered", problem, value=estimators)
-    names = [estimators] if isinstance(estimators, str) else estimators or able(reports, ordered)
+    names = [estimators] if isinstance(estimators, str) else estimators
+    if not names:
+        every = everything(ordered)
+        if reports.tallied is not None:  # whose maximum may have a closed form
+            every = [MAXIMIZER if name == "ibu" else name for name in every]
+        names = [name for name in every if reports.arguments_for(ESTIMATORS[name]) is not None]
     for name in names:
         check_estimator(name, "estimators")
-    shares = None if truth is None else true_shares(truth, reports.counted.domain, partial(_shares_in, reports))
+    shares = None if truth is None else true_shares(truth, reports.counted.domain, reports.shares_in)
     tasks = [partial(estimated, reports, name, "estimators") for name in dict.fromkeys(names)]
     *estimates, _ = side_by_side([*tasks, partial(check_contradictions, reports)])
     with jax.enable_x64(True):
@@ -198,12 +213,7 @@ def compared(
     return Comparison(reports, estimates, shares, errors, level)
 
 
-def _shares_in(reports, source):
-    return read_truth(source, None, reports)
-
-
 def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
-    """The distances of an estimate from the truth, by name."""
     distances = _distances(found.theta, truth)  # a program's dictionary comes back in another order
     return {name: found.measured(name, distances[name]) for name in ERRORS}
 
@@ -214,12 +224,69 @@ def _distances(theta, truth):
     return {name: measure(theta, truth, None, None) for name, measure in measures.items() if measure is not None}
 
 
-def _measures(found: Estimate) -> list[str]:
-    """The row of an estimate in the table of estimators, without its errors."""
-    return [
-        found.title,
-        f"{found.num_positive:,}",
-        f"{int((found.theta < 0).sum()):,}",
-        "–" if math.isnan(found.nll) else f"{found.nll:.6f}",
-        form.at_most(found.certificate["gap"], 2) if found.proper else "–",
-    ]
+def true_shares(
+    truth: Truth, domain: Domain, read: Callable[[Source], np.ndarray], argument: str = "truth"
+) -> np.ndarray:
+    """The shares of all categories, `[K]`, float64; `read` reads those in a file. No message repeats a value."""
+    if isinstance(truth, str | os.PathLike):
+        return read(Source(truth).confidential())
+    if isinstance(truth, Mapping):
+        named = {str(label): amount for label, amount in truth.items()}
+        amounts = [named.pop(str(label), 0) for label in domain.labels()]
+        if named:
+            raise ArgumentError.about(argument, f"has {len(named):,} labels that are not in {domain.describe()}")
+    else:
+        amounts = truth
+    try:
+        shares = np.asarray(amounts, np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError.about(argument, "must be numbers: K shares or counts") from None
+    size = domain.num_categories
+    if shares.shape != (size,) or not (np.isfinite(shares) & (shares >= 0)).all() or not shares.any():
+        problem = f"must be {size:,} shares or counts, one for each category, none of them negative, and not all zero"
+        raise ArgumentError.about(argument, problem)
+    total = shares.sum()
+    if shares.max() < 1 and abs(total - 1) > SUM_TOLERANCE:
+        raise ArgumentError.about(argument, f"has shares that must sum to 1, and sum to {total:g}")
+    return shares / total
+
+
+def check_true(source: Source, argument: str = "truth") -> None:
+    """Refuses files of randomized reports in place of true values."""
+    if source.metadata() is not None:
+        file = source.files()[0]
+        raise refusal(argument, f"{option(argument)} {file} holds randomized reports, not true values", value=file)
+
+
+def read_truth(source: Source, counts: str | None, reports: Reports, argument: str = "truth") -> np.ndarray:
+    """The shares of the true values in files, or of those in a column of counts, `[K]`, float64."""
+    check_true(source, argument)
+    flag, counted = option(argument), reports.counted
+    domain, metadata = counted.domain, counted.metadata
+    try:
+        if metadata is not None and metadata.columns and domain.factors and (source.column or counts) is None:
+            pairs = count_pairs(source, metadata.columns, domain.factors)
+            return pairs.counts.ravel() / pairs.counts.sum()
+        try:
+            found = count_source(source, domain, counts)
+        except io.DataError:
+            # Of several columns, take the one with the name of the column of reports.
+            if source.column is not None:
+                raise
+            found = count_source(dataclasses.replace(source, column=counted.column), domain, counts)
+        if counts is None and may_be_counts(source, found):
+            file = source.files()[0]
+            raise refusal(
+                argument,
+                f"{flag} {file} names each of its categories once, and has more columns. If one of them holds counts, "
+                + (for_commands(f"name it with {flag}-counts") or "give a count for each label"),
+                flag=f"{flag}-counts",
+                value=file,
+            )
+    except io.DataError as error:
+        hints = [for_commands(f"Its own flags are {flag}-column, {flag}-format and {flag}-counts")]
+        if counted.domain_from_data:
+            hints.append(f"the domain was taken from the reports, {option('domain')} sets it for both")
+        said = "; ".join(filter(None, hints))
+        raise reworded(error, f"{error} ({said}.)" if said else str(error)) from error
+    return found.counts / found.counts.sum()

@@ -1,10 +1,11 @@
-"""Estimates of means, shares of groups and quantiles: of all users, of each level, of a difference, of a population."""
+"""Estimates of means, quantiles and shares of groups: of all users, of levels of a public column, of a population."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
@@ -12,14 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rrjax import inference
+from rrjax import inference, io
+from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.inference.intervals import within
+from rrjax.io.rows import Covariate, count_pairs, read_covariate, read_rows
+from rrjax.io.scan import column_names
 from rrjax.reports import form
-from rrjax.reports.public_columns import Part
 from rrjax.reports.reports import Reports
 
 About: TypeAlias = Literal["users", "difference", "population"]
 REPORTS_AT_ONCE = 1 << 16
+MOST_LEVELS = 100
+MOST_WEIGHT = 1e100
+"""Limit of the weight of one user: sums of squares of weights stay finite."""
+SIZES = "sizes are numbers, none of them missing, negative or too large to add up"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,6 +39,17 @@ class Functional:
     values: np.ndarray | None
     """`[K]`, c; None for a quantile."""
     probability: float = math.nan
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The users of one level of the public column, or all users: their counts, tally or weighted counts."""
+
+    level: str
+    num_reports: int
+    data: Any
+    rows: np.ndarray | None = None
+    """The reports one by one, of mechanisms whose tallies do not tell how supports depend on each other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,10 +80,9 @@ class FunctionalEstimate:
         return self.lower is None or self.lower != self.lower
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
-        kept = {name: getattr(self, name) for name in ("value", "standard_error", "lower", "upper")}
-        name, kind = self.functional.name, self.functional.kind
-        return {"statement": name, "kind": kind, "of": self.level, "num_reports": self.num_reports} | kept
+        names = ("num_reports", "value", "standard_error", "lower", "upper")
+        found = {"statement": self.functional.name, "kind": self.functional.kind, "of": self.level}
+        return found | {name: getattr(self, name) for name in names}
 
     def texts(self) -> tuple[str, str, str]:
         """The value, its standard error and its interval, for people."""
@@ -92,29 +109,19 @@ def estimates_of(
     weighted: bool = False,
     shares: np.ndarray | None = None,
 ) -> list[FunctionalEstimate]:
-    """Estimates a functional for all users and for each level; of two levels also their difference.
-
-    Args:
-        reports: Of one column.
-        functional: Which number.
-        parts: All users, and those of each level.
-        level: Confidence level of the intervals.
-        normal: Whether the intervals use the normal approximation.
-        weighted: Whether the parts hold weighted counts.
-        shares: The shares of the levels in the population, which is estimated, too.
-
-    Returns:
-        The estimates, in the order of the parts.
-    """
+    """Estimates a functional for all users and for each level; of two levels also their difference."""
     tallied, mechanism = reports.tallied is not None, reports.mechanism
     epsilon, kind = (None, mechanism) if tallied else (reports.epsilon, None)
     if functional.kind == "quantile":
         return _quantiles(reports, functional, parts, epsilon, kind, level)
     values = np.asarray(functional.values, np.float64)
     how: dict[str, Any] = {"values": values, "level": level}
+
+    def row(part, each, about: About = "users"):
+        return FunctionalEstimate(functional, part.level, part.num_reports, *map(float, each), about=about)
+
     if weighted:
-        found = [inference.weighted_functional(part.data, reports.epsilon, **how) for part in parts]
-        return _rows(functional, parts, found)
+        return [row(part, inference.weighted_functional(part.data, reports.epsilon, **how)) for part in parts]
     by_reports = normal and not mechanism.names_one
     how |= {"method": "normal" if normal else None, "mechanism": kind}
     if by_reports:
@@ -125,8 +132,7 @@ def estimates_of(
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
         batch = jax.vmap(lambda each: inference.linear_functional(each, epsilon, **how))(counts)
         found = [jax.tree.map(lambda leaf, place=place: leaf[place], batch) for place in range(len(parts))]
-    rows = _rows(functional, parts, found)
-    levels = parts[1:]
+    rows, levels = [row(*each) for each in zip(parts, found, strict=True)], parts[1:]
     if len(levels) == 2:
         first, second = levels
         if by_reports:
@@ -134,14 +140,14 @@ def estimates_of(
         else:
             each = inference.difference(first.data, second.data, epsilon, **how)
         both = Part(f"{first.level} less {second.level}", first.num_reports + second.num_reports, None)
-        rows += _rows(functional, [both], [each], "difference")
+        rows.append(row(both, each, "difference"))
     if shares is not None:
         if by_reports:
             each = _normal_sum(found[1:], shares, values, level)
         else:
             strata = [part.data for part in levels]
             each = inference.stratified(strata if tallied else np.stack(strata), epsilon, shares=shares, **how)
-        rows += _rows(functional, [dataclasses.replace(parts[0], level="population")], [each], "population")
+        rows.append(row(dataclasses.replace(parts[0], level="population"), each, "population"))
     return rows
 
 
@@ -158,14 +164,6 @@ def _quantiles(reports, functional, parts, epsilon, mechanism, level):
         FunctionalEstimate(functional, part.level, part.num_reports, value, math.nan, lower, upper)
         for part, value, lower, upper in zip(parts, *ends, strict=True)
     ]
-
-
-def _rows(functional, parts, found, about: About = "users"):
-    rows = []
-    for part, each in zip(parts, found, strict=True):
-        value, error, lower, upper = map(float, each)
-        rows.append(FunctionalEstimate(functional, part.level, part.num_reports, value, error, lower, upper, about))
-    return rows
 
 
 def _normal(reports: Reports, part: Part, values: np.ndarray, level: float) -> inference.Estimate:
@@ -200,3 +198,154 @@ def _limits(value: float, error: float, level: float, least: float, most: float)
     half = math.inf if math.isnan(error) else NormalDist().inv_cdf((1 + level) / 2) * error  # of a single report
     ends = within(value - half, value + half, least, most)
     return inference.Estimate(jnp.asarray(value), jnp.asarray(error), *ends)
+
+
+def parts_of(
+    reports: Reports, by: str | None, weighted_by: str | None, one_by_one: bool = False
+) -> tuple[list[Part], int]:
+    """Returns all users, then those of each level; and the number of rows without a level or weight.
+
+    With `one_by_one` the parts of other mechanisms hold every report.
+    """
+    tallied = reports.tallied is not None and reports.design is None
+    if by is None and weighted_by is None:
+        rows = reports.reports(option("normal=True", "--normal")) if tallied and one_by_one else None
+        return [Part("all", reports.num_reports, reports.support_arguments[0], rows)], 0
+    if weighted_by is not None:
+        reports.check_counts(option("weights"))
+    if reports.from_counts:
+        what = for_commands(": leave out --counts") or for_callers(", and these were counted")
+        raise refusal("counts", f"{option('by')} and {option('weights')} need a row for each report{what}")
+    column, domain, source = reports.counted.column, reports.counted.domain, reports.files
+    for argument, name in (("by", by), ("weights", weighted_by)):
+        given = f"{option(argument)} {name!r}"
+        if name == column:
+            raise refusal(argument, f"{given} is the column of reports; it takes a public one", value=name)
+        if name in source.columns():  # by reports the shares of levels would look more alike than they are
+            raise refusal(
+                argument,
+                f"{given} is randomized, too, and {option(argument)} takes a public column: "
+                f"{for_commands('`rrjax estimate --joint` and `rrjax regress` relate')}{for_callers('regress relates')}"
+                " columns of reports",
+                value=name,
+            )
+    public = None if by is None else _levels(source, by)
+    if weighted_by is None and by is not None and not tallied:
+        pairs = count_pairs(source, (column, by), (domain, None))
+        levels = [str(label) for label in pairs.domains[1].labels()]
+        counts = pairs.counts.T
+        parts = [Part("all", int(counts.sum()), counts.sum(0))]
+        parts += [Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True) if each.any()]
+        if (design := reports.design) is not None:
+            parts = [dataclasses.replace(part, data=design.tally_of_counts(part.data)) for part in parts]
+        return parts, pairs.num_missing - reports.counted.num_missing
+    weights = None if weighted_by is None else read_weights(dataclasses.replace(source, column=weighted_by))
+    if weights is None:
+        values = reports.reports(option("by"))
+        answered = np.ones(len(values), bool)
+    else:
+        values = read_rows(dataclasses.replace(source, column=column), domain).indices
+        answered = values >= 0
+    there = np.logical_and.reduce([answered, *(~each.missing for each in (public, weights) if each is not None)])
+    chosen = [("all", there)]
+    if public is not None:
+        chosen += [(level, there & (public.values == code)) for code, level in enumerate(public.levels or [])]
+    parts = []
+    for name, rows in chosen:
+        if weights is None and rows.any():
+            parts.append(Part(name, int(rows.sum()), reports.mechanism.tally(values[rows]), values[rows]))
+        elif weights is not None and weights.values[rows].any():
+            counts = inference.weighted_counts(values[rows], weights.values[rows], domain.num_categories)
+            parts.append(Part(name, int(rows.sum()), counts))
+    if weights is not None and not parts:
+        raise io.DataError(
+            f"{reports.name}, column {weights.name!r}: all weights are zero, or missing",
+            file=source.files()[0],
+            column=weights.name,
+        )
+    return parts, int((answered & ~there).sum())
+
+
+def _levels(source: io.Source, by: str) -> Covariate:
+    public = read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
+    number = len(public.levels or ())
+    if number > MOST_LEVELS:
+        problem = f"has {number:,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
+        raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
+    return public
+
+
+def population_shares(population: str | os.PathLike[str] | Mapping[Any, float], levels: Sequence[str]) -> np.ndarray:
+    """The shares of the levels in the population, in their order, from a table of sizes or from sizes by level."""
+    of_file = not isinstance(population, Mapping)
+    name = str(population) if of_file else option("population")
+    known = _sizes_in(name) if of_file else {str(level): float(size) for level, size in population.items()}
+    problem = value = None
+    if not of_file and _impossible(np.asarray([*known.values()])):
+        problem = f": {SIZES}"
+    elif (value := next((level for level in levels if level not in known), None)) is not None:
+        problem = f" does not say how large {value!r} is in the population"
+    elif (value := next((level for level in known if level not in levels and known[level]), None)) is not None:
+        problem = f" names {value!r}, of which there are no reports: nothing is known of that part of the population"
+    if problem is not None and of_file:
+        raise io.DataError(name + problem, file=name, value=value)
+    if problem is not None:
+        raise refusal("population", name + problem, value=value)
+    shares = np.asarray([known[level] for level in levels])
+    return shares / shares.sum()
+
+
+def _impossible(sizes: np.ndarray) -> bool:
+    return not (sizes >= 0).all() or not 0 < sizes.sum() < np.inf
+
+
+def _sizes_in(path: str) -> dict[str, float]:
+    source = io.Source(path)
+    names = column_names(source)
+    if len(names) != 2:
+        raise io.DataError(
+            f"{path} has {len(names)} columns; two are wanted, under a line with their names and with commas between "
+            "them: the level, and its size in the population",
+            file=path,
+        )
+    levels = read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
+    sizes = read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
+    if sizes.levels is not None or _impossible(sizes.values):
+        raise io.DataError.at(path, SIZES, column=names[1])
+    if levels.missing.any():
+        row = int(np.argmax(levels.missing)) + 1
+        raise io.DataError(f"{path}, column {names[0]!r}, row {row}: no level", file=path, column=names[0], row=row)
+    listed = [(levels.levels or ())[int(code)] for code in levels.values]
+    twice = next((name for name in listed if listed.count(name) > 1), None)
+    if twice is not None:
+        raise io.DataError(f"{path} names {twice!r} twice: give each level one size", file=path, value=twice)
+    return dict(zip(listed, sizes.values.tolist(), strict=True))
+
+
+def read_weights(source: io.Source) -> Covariate:
+    """Reads a column of survey weights, row by row; missing ones are NaN."""
+    weights = read_covariate(source, most_levels=None)
+    file = source.files()[0]
+    place = f"{file}, column {weights.name!r}"
+    if weights.levels is not None:
+        raise io.DataError(f"{place}: weights are numbers, and there is none", file=file, column=weights.name)
+    wrong = np.flatnonzero(weights.values < 0)
+    if wrong.size:
+        row = int(wrong[0]) + 1 if len(source.files()) == 1 else None
+        raise io.DataError(
+            f"{place}{'' if row is None else f', row {row:,}'}: a weight is negative; weights are not",
+            file=file,
+            column=weights.name,
+            row=row,
+        )
+    # Variances are sums of squares of weights.
+    largest = np.nanmax(weights.values, initial=0)
+    if largest > MOST_WEIGHT or 0 < largest < 1 / MOST_WEIGHT:
+        raise io.DataError(
+            f"{place}: the largest weight is {largest:g}, and sums of squares would be no numbers. Multiply all "
+            f"weights by one number, so that it lies between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}: only their "
+            "ratios count",
+            file=file,
+            column=weights.name,
+        )
+    return weights

@@ -10,44 +10,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-import rrjax
 from rrjax import inference, io, metrics
 from rrjax.data.errors import check_rate, option, refusal
-from rrjax.estimators.em import ems
+from rrjax.estimators.catalogue import ENTRIES
 from rrjax.io.domain import Domain
 from rrjax.io.numbers import NumberReports
 from rrjax.io.source import Source
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.epsilon import check_epsilon
+from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
+from rrjax.reports.comparison import check_true, true_shares
 from rrjax.reports.kind import Kind
+from rrjax.reports.parameters import check_epsilon
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import FALSE_ALARM
-from rrjax.reports.truth import check_true, true_shares
+from rrjax.reports.reports import FALSE_ALARM, simulation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from rrjax.reports.truth import Truth
+    from rrjax.reports.comparison import Truth
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Probabilities of the quantiles that are estimated unless others are named."""
-ESTIMATORS = {
-    "smooth_bayes": (
-        "Smooth Bayes",
-        lambda mixture: rrjax.smooth_bayes(mixture).theta,
-        "the most probable smooth distribution, averaged over strengths of smoothing by the probability that each "
-        "gives to the reports",
-    ),
-    "ems": ("EMS", lambda mixture: ems(mixture).theta, "EM with smoothing after every step"),
-    "mle": (
-        "MLE",
-        lambda mixture: rrjax.ibu(mixture, accelerate="newton").theta,
-        "maximum likelihood, the distribution under which these reports are most probable",
-    ),
-}
-"""Estimators of numbers, by name: title, function of the likelihood, and note; the first one is the default."""
+ESTIMATORS = {entry.name: entry for entry in ENTRIES if entry.needs == "numbers"}
+"""Estimators of numbers, by name; the first one is the default."""
 DEFAULT = next(iter(ESTIMATORS))
 LEAST_SPAN, MOST_SPAN = 1e-9, 1e15
 """Ranges whose numbers are printed without an exponent."""
@@ -76,12 +62,10 @@ class Numbers(Kind):
 
     @property
     def num_reports(self) -> int:
-        """N, the number of reports."""
         return self.counted.num_reports
 
     @property
     def simulated(self) -> bool:
-        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return self.counted.metadata.simulated
 
     @property
@@ -106,16 +90,15 @@ class Numbers(Kind):
 
     def _theta(self, estimator=DEFAULT):
         mixture = self.counted.mechanism.channel().mixture_of_counts(self.counted.counts)
-        return np.asarray(ESTIMATORS[estimator][1](mixture), float)
+        return np.asarray(ESTIMATORS[estimator].function(mixture), float)
 
     def summary(self) -> str:
         """The number of reports, their range, mechanism, column and ε."""
         found, metadata = self.counted, self.counted.metadata
-        kind = "simulated reports (they protect nobody)" if metadata.simulated else "reports"
         size, width = metadata.num_categories, self.middles[1] - self.middles[0]
         of = f"{size:,} integers" if self.integers else f"{size:,} bins of width {width:.6g}"
         return (
-            f"{found.num_reports:,} {kind} of numbers from {found.lower[0]:.12g} to {found.upper[-1]:.12g}, "
+            f"{self.called} of numbers from {found.lower[0]:.12g} to {found.upper[-1]:.12g}, "
             f"by {metadata.mechanism.name} on {of}, in column {metadata.column!r}; "
             f"ε = {metadata.effective_epsilon:.6g} nats"
         )
@@ -129,11 +112,9 @@ class Numbers(Kind):
         return f"{value:.{0 if whole else form.decimals(span / 50)}f}"
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         metadata = self.counted.metadata
-        given: Any = self.source.paths
         return {
-            "reports": [*given],
+            "reports": self.paths,
             "column": metadata.column,
             "num_reports": self.num_reports,
             "num_missing": self.counted.num_missing,
@@ -210,25 +191,20 @@ class Numbers(Kind):
             >>> import rrjax
             >>> rrjax.read("ages.parquet").compare("true-ages.csv")  # doctest: +SKIP
         """
-        shares = None if truth is None else true_shares(truth, self.counted.metadata.domain, self.shares_in)
         thetas = {name: self._theta(name) for name in ESTIMATORS}
-        return NumberComparison(self, thetas, shares, {} if shares is None else self._errors(thetas, shares))
-
-    def _errors(self, thetas, truth):
+        if truth is None:
+            return NumberComparison(self, thetas, None, {})
+        shares = true_shares(truth, self.counted.metadata.domain, self.shares_in)
         width = float(self.middles[1] - self.middles[0])
         distances = {"wasserstein": partial(metrics.wasserstein, width=width), "kolmogorov": metrics.kolmogorov}
-        return {
-            name: {metric: float(distance(theta, truth)) for metric, distance in distances.items()}
+        errors = {
+            name: {metric: float(distance(theta, shares)) for metric, distance in distances.items()}
             for name, theta in thetas.items()
         }
+        return NumberComparison(self, thetas, shares, errors)
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
-        """The shares of the true numbers in files, `[K]`.
-
-        Raises:
-            DataError: Files that cannot be used.
-            ArgumentError, UsageError: Files of randomized reports, or of counts.
-        """
+        """The shares of the true numbers in files, `[K]`."""
         check_true(source)
         if counts is not None:
             flag = "--truth-counts"
@@ -253,13 +229,15 @@ class Statement(NamedTuple):
     upper: float
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         return {name: value for name, value in self._asdict().items() if name != "name" and value is not None}
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class NumberStatements(Answer):
-    """Quantiles and the mean of numbers, and their distribution function, with limits that hold together."""
+    """Quantiles and the mean of numbers, and their distribution function, with limits that hold together.
+
+    `columns` are `[K]` each: from, to, share, cdf (the distribution function at the end), its limits lower and upper.
+    """
 
     written: ClassVar[str] = "All values"
     page: ClassVar[str] = "guides/numbers"
@@ -286,22 +264,14 @@ class NumberStatements(Answer):
         }
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: from, to, share, cdf (the distribution function at the end), and its limits lower and upper."""
-        return self.reports.table(self._table)
-
-    @property
     def num_outside(self) -> int:
         """The number of values at which the estimated distribution function is outside its limits."""
         function, band = np.cumsum(self.theta), self.band
         return int(((function < band.lower - ROUNDING) | (function > band.upper + ROUNDING)).sum())
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The reports, the quantiles and the mean."""
+    def _results(self):
         return {
-            **self.reports.facts(),
-            "warnings": self.warnings,
             "estimator": DEFAULT,
             "level": self.level,
             "feasible": bool(self.band.feasible),
@@ -311,21 +281,16 @@ class NumberStatements(Answer):
         }
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All bins or integers, in order."""
-        del top
-        lists = (each.tolist() for each in self._table.values())
-        return {"bins": [dict(zip(self._table, row, strict=True)) for row in zip(*lists, strict=True)]}
+        return {"bins": rows_of_table(self._table)}
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the reports, and whether no distribution explains them."""
         if self.band.feasible:
             return self.reports.warnings
         return [*self.reports.warnings, _unexplained(self.level, ", so there are no limits")]
 
     @property
     def sentences(self) -> list[str]:
-        """What the limits and the estimates assume."""
         return [
             f"All limits hold together with {form.in_full(self.level)} confidence, at any number of reports, and "
             "assume nothing about the distribution.",
@@ -334,7 +299,6 @@ class NumberStatements(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """Where the estimated distribution function leaves its limits."""
         if not self.num_outside:
             return []
         places = f"{self.num_outside:,} of {len(self.theta):,} {'integers' if self.reports.integers else 'bins'}"
@@ -345,10 +309,9 @@ class NumberStatements(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What the estimate, a quantile and the limits are."""
         spread = ", with numbers evenly spread within their bin; the limits do not assume this"
         return {
-            "estimate": f"{ESTIMATORS[DEFAULT][0]}: {ESTIMATORS[DEFAULT][2]}",
+            "estimate": f"{ESTIMATORS[DEFAULT].title}: {ESTIMATORS[DEFAULT].note}",
             "quantile": "the quantile of the estimated shares" + spread * (not self.reports.integers),
             "limits": "of all distributions that agree with the reports; the distribution of the reports is known "
             f"within {form.percent(float(self.band.radius))} everywhere, and each report and run of reports within "
@@ -356,8 +319,6 @@ class NumberStatements(Answer):
         }
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The quantiles and the mean."""
-        del top
         rows, said = [], self.reports.in_words
         for name, _, estimate, lower, upper in self.statements:
             limits = "–" if np.isnan(lower) else f"{said(lower)} – {said(upper)}"
@@ -385,7 +346,10 @@ class NumberStatements(Answer):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class NumberComparison(Answer):
-    """The estimates of all estimators of numbers, and their distances from the truth if it is known."""
+    """The estimates of all estimators of numbers, and their distances from the truth if it is known.
+
+    `columns` are `[K]` each: from, to, the share by each estimator, and the true share if it is known.
+    """
 
     written: ClassVar[str] = "All values"
     page: ClassVar[str] = "guides/numbers"
@@ -399,19 +363,15 @@ class NumberComparison(Answer):
     """The distances of each estimate from the truth, by metric; empty if it is not known."""
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: from, to, the share by each estimator, and the true share if it is known."""
+    def _table(self):
         found = {"from": self.reports.counted.lower, "to": self.reports.counted.upper, **self.thetas}
-        return self.reports.table(found | ({} if self.truth is None else {"truth": self.truth}))
+        return found if self.truth is None else found | {"truth": self.truth}
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The reports."""
-        return self.reports.facts() | {"warnings": self.warnings}
+    def _results(self):
+        return {}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The estimators, with the means of their estimates and their errors."""
-        del top
         rows = {name: {"estimator": name, "mean": self._mean(theta)} for name, theta in self.thetas.items()}
         for name, errors in self.errors.items():
             rows[name]["errors"] = errors
@@ -422,14 +382,12 @@ class NumberComparison(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the reports, and whether no distribution explains them."""
         if not self.reports.contradicted:
             return self.reports.warnings
         return [*self.reports.warnings, _unexplained(1 - FALSE_ALARM, ": do not use these estimates")]
 
     @property
     def sentences(self) -> list[str]:
-        """What the distances are."""
         if not self.errors:
             return [f"{option('truth', '--truth FILE')} measures the distance of each estimate from the truth."]
         return [
@@ -439,14 +397,11 @@ class NumberComparison(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each estimator does."""
-        return {title: note for title, _, note in ESTIMATORS.values()}
+        return {entry.title: str(entry.note) for entry in ESTIMATORS.values()}
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The estimators, with the means of their estimates and their errors."""
-        del top
         headings, said = ["", "mean"], self.reports.in_words
-        rows = [[ESTIMATORS[name][0], said(self._mean(theta))] for name, theta in self.thetas.items()]
+        rows = [[ESTIMATORS[name].title, said(self._mean(theta))] for name, theta in self.thetas.items()]
         if self.truth is not None:
             headings += ["Wasserstein", "Kolmogorov"]
             for row, error in zip(rows, self.errors.values(), strict=True):
@@ -456,13 +411,7 @@ class NumberComparison(Answer):
 
 
 def read_numbers(source: Source, epsilon: float | None, domain: Domain | None, given: Mapping[str, Any]) -> Numbers:
-    """Counts the reports in files of numbers; `given` are other arguments by name, none of which applies.
-
-    Raises:
-        Contradiction: Arguments that contradict the metadata.
-        ArgumentError, UsageError: Arguments that do not apply to reports of numbers.
-        DataError: Files that cannot be used.
-    """
+    """Counts the reports in files of numbers; `given` are other arguments by name, none of which applies."""
     metadata, name = source.metadata(), os.path.basename(source.files()[0])
     assert metadata is not None
     if epsilon is not None:
@@ -473,9 +422,7 @@ def read_numbers(source: Source, epsilon: float | None, domain: Domain | None, g
             problem = f"{option(argument)} does not apply to {name}, which holds reports of numbers: leave it out"
             raise refusal(argument, problem, value=value)
     counted = io.read_number_reports(source)
-    warnings = []
-    if metadata.simulated:
-        warnings.append(f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody.")
+    warnings = simulation(metadata.simulated)
     if counted.num_missing:
         warnings.append(f"Left out: {form.number(counted.num_missing, 'row', 'rows')} without a report.")
     return Numbers(counted, source, warnings)

@@ -1,22 +1,41 @@
-"""Reports of one column in several parts, such as rounds or groups: the estimate of each part, and of all together."""
+"""Reports of one column in several parts, groups or rounds: each part, all together, and what users have spent."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
 from functools import cached_property, partial
+from statistics import NormalDist
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
-from rrjax.data.errors import check_rate
+import rrjax
+from rrjax.data.errors import DataError, check_rate
+from rrjax.data.mixture import Mixture
+from rrjax.data.tally import Tally
+from rrjax.estimators.em import EMResult
 from rrjax.estimators.names import CLOSEST
+from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
+from rrjax.io.metadata import Metadata
+from rrjax.io.numbers import of_numbers
+from rrjax.io.rounds import reports_of_users, reports_per_user, rounds_of, users_of
+from rrjax.io.source import Source
+from rrjax.io.tallies import MAX_CELLS
+from rrjax.mechanisms import PROTOCOLS
+from rrjax.mechanisms.surveys import groups
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.contradictions import check_contradictions
-from rrjax.reports.estimates import Estimate, estimated, largest_of, side_by_side
+from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.kind import Kind
-from rrjax.reports.pooled import PooledEstimate
+from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
 from rrjax.reports.reports import Reports
+from rrjax.reports.shares import Estimate, estimated, largest_of, side_by_side
+from rrjax.reports.testing import check_contradictions
+
+MOST_GROUPS, MOST_ROUNDS = 4, 6
+"""Parts that a table shows: the first groups, the last rounds."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -50,25 +69,66 @@ class Parts(Kind):
         return sum(each.num_reports for each in self.parts.values())
 
     @property
+    def simulated(self) -> bool:
+        return any(each.simulated for each in self.parts.values())
+
+    @property
     def warnings(self) -> list[str]:
         """The warnings of all parts, each once; one that is not about all of them names its parts."""
         numbers: dict[str, list[int]] = {}
         for number, each in self.parts.items():
             for warning in each.warnings:
                 numbers.setdefault(warning, []).append(number)
+        named = {
+            warning: f"{self.part}{'s' * (len(of) > 1)} {', '.join(map(str, of))}" for warning, of in numbers.items()
+        }
         return [
-            warning if len(of) == len(self.parts) else f"{self.named(of).capitalize()}: {warning}"
+            warning if len(of) == len(self.parts) else f"{named[warning].capitalize()}: {warning}"
             for warning, of in numbers.items()
         ]
 
-    def named(self, numbers: list[int]) -> str:
-        """Some of the parts: round 3, rounds 1, 3."""
-        return f"{self.part}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+    def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> PartShares:
+        """Estimates the shares of all categories, from each part and from all parts together.
+
+        Args:
+            level: Confidence level of the intervals of all parts together, in (0, 1).
+            simultaneous: Whether all intervals hold their share together with that confidence, not each.
+
+        Returns:
+            `RoundShares` or `GroupShares`, computed in float64.
+
+        Raises:
+            ArgumentError: A level outside of (0, 1).
+        """
+        raise NotImplementedError
+
+    def _estimated(self, pool: Callable[[], Any], level: float) -> tuple[dict[int, Estimate], Any]:
+        """The estimate of each part, and what `pool` returns; tests whether each part contradicts its mechanism."""
+        check_rate("level", level)
+
+        def tested(reports):
+            check_contradictions(reports)
+            return estimated(reports, CLOSEST)
+
+        pooled, *estimates = side_by_side([pool, *(partial(tested, each) for each in self.parts.values())])
+        return dict(zip(self.parts, estimates, strict=True)), pooled
+
+
+@dataclasses.dataclass(frozen=True)
+class PooledEstimate:
+    """The estimate from the reports of all parts together: the shares and their standard errors, `[K]`."""
+
+    theta: np.ndarray
+    standard_error: np.ndarray
+    num_users: int
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class PartShares(Answer):
-    """The shares of all categories, from each part and from all parts together."""
+    """The shares of all categories, from each part and from all parts together.
+
+    `columns` are `[K]` each: label, the estimate of each part, that of all parts with its standard error, lower, upper.
+    """
 
     reports: Parts
     estimates: dict[int, Estimate]
@@ -76,7 +136,6 @@ class PartShares(Answer):
     pooled: PooledEstimate | None
     """The estimate from all parts together; None if its likelihood is too large."""
     level: float
-    """The confidence level of the interval of `pooled`."""
     simultaneous: bool
     """Whether all intervals hold together at that level."""
 
@@ -85,12 +144,18 @@ class PartShares(Answer):
         """`[K]`, the leading estimate: of all parts or, without one, of the main part."""
         if self.pooled is not None:
             return self.pooled.theta
-        return next(self.estimates[number].theta for number, each in self._parts if each is self.reports.main)
+        parts = self.reports.parts.items()
+        return next(self.estimates[number].theta for number, each in parts if each is self.reports.main)
 
     @cached_property
     def limits(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The limits of the shares of all parts together, `[K]` each; None without their estimate."""
-        return None if self.pooled is None else self.pooled.interval(self.level, simultaneous=self.simultaneous)
+        if self.pooled is None:
+            return None
+        level, size = self.level, len(self.theta)
+        if self.simultaneous and size > 2:  # by Bonferroni; two shares add up to one
+            level = 1 - (1 - level) / size
+        return normal_interval(self.theta, self.pooled.standard_error, level)
 
     @property
     def heading(self) -> str:
@@ -103,27 +168,19 @@ class PartShares(Answer):
         return {}
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: label, the estimate of each part, that of all parts with its standard error, lower, upper."""
-        part = self.reports.part
-        found = {"label": self.reports.labels}
+    def _table(self):
+        part, found = self.reports.part, {"label": self.reports.labels}
         found |= {f"{part}_{number}": each.theta for number, each in self.estimates.items()}
         if self.pooled is not None and self.limits is not None:
             found |= {f"all_{part}s": self.pooled.theta, f"all_{part}s_standard_error": self.pooled.standard_error}
             found |= dict(zip(("lower", "upper"), self.limits, strict=True))
-        simulated = (each for _, each in self._parts if each.simulated)
-        return next(simulated, self.reports.main).table(found | self.beside)
+        return found | self.beside
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The domain, the level of the intervals, and the warnings."""
-        domain = self.reports.main.counted.domain
-        return {
-            "domain": domain.describe(),
-            "level": self.level,
-            "at_once": self.simultaneous,
-            "warnings": self.warnings,
-        }
+        domain = self.reports.main.counted.domain.describe()
+        facts = {"domain": domain, "level": self.level, "at_once": self.simultaneous, "warnings": self.warnings}
+        return facts | self._results
 
     @property
     def assumption(self) -> str:
@@ -132,7 +189,6 @@ class PartShares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """What the estimates are made from."""
         part, hidden = self.reports.part, len(self.estimates) - len(self.reports.shown)
         intervals = "The intervals are those of the normal approximation."
         if self.simultaneous:
@@ -147,7 +203,6 @@ class PartShares(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is."""
         part = self.reports.part
         found = {f"{part} {self.reports.shown[0]}, …": f"posterior means from the reports of that {part} alone"}
         if self.pooled is None:
@@ -160,40 +215,327 @@ class PartShares(Answer):
         }
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The categories with the largest shares."""
-        part = self.reports.part
-        shown = {f"{part} {number}": self.estimates[number].theta for number in self.reports.shown}
-        headings, rows = ["category", *shown], []
-        if self.pooled is not None:
-            headings += [f"all {part}s", self.heading]
-        for place in largest_of(self.theta, top):
-            row = [form.printable(self.reports.labels[place]), *(form.share(each[place]) for each in shown.values())]
-            if self.pooled is not None and self.limits is not None:
-                row += [form.share(self.pooled.theta[place]), form.between(*(each[place] for each in self.limits))]
-            rows.append([*row, *(form.share(each[place]) for each in self.beside.values())])
-        left = len(self.theta) - len(rows)
-        rest = f"… and {form.number(left, 'more category', 'more categories')}" if left else ""
-        return Cells([*headings, *self.beside], rows, rest)
+        part, places = self.reports.part, largest_of(self.theta, top)
+        columns: list[Any] = [("category", self.reports.labels, form.printable)]
+        columns += [(f"{part} {number}", self.estimates[number].theta, form.share) for number in self.reports.shown]
+        if self.limits is not None:
+            columns += [(f"all {part}s", self.theta, form.share)]
+            columns += [(self.heading, np.transpose(self.limits), lambda each: form.between(*each))]
+        columns += [(name, each, form.share) for name, each in self.beside.items()]
+        return table_of(columns, places, rest=rest_of(len(self.theta) - len(places), "category", "categories"))
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The categories with the largest shares."""
-        columns = {name: each for name, each in self.columns.items() if name != "simulated"}
         places = largest_of(self.theta, top)
-        return {"top": [{name: each[place] for name, each in columns.items()} for place in places]}
+        return {"top": rows_of_table({name: each[places] for name, each in self._table.items()})}
+
+
+def normal_interval(share: np.ndarray, standard_error: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The intervals of shares by the normal approximation, within [0, 1]; NaN where a standard error is."""
+    half = NormalDist().inv_cdf((1 + level) / 2) * standard_error
+    return np.maximum(share - half, 0), np.minimum(share + half, 1)
+
+
+def pooled_estimate(mixture: Mixture, shares: np.ndarray, variance: float, num_users: int) -> PooledEstimate:
+    """Empirical Bayes from the likelihood of all whole reports, expanded at unbiased shares, which may be negative.
+
+    `variance` is that of one of these shares if all are equal, times the number of users. The estimate is handed on as
+    counts of randomized response, at an ε that has its error: at a smaller one the prior would move it further than the
+    likelihood can move it back.
+    """
+    size = len(shares)
+    low, high = SMALLEST_EPSILON, LARGEST_EPSILON
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        noisy = rrjax.RandomizedResponse(size, middle).weights(math.expm1).variance(1 / size) > variance
+        low, high = (middle, high) if noisy else (low, middle)
+    mechanism = rrjax.RandomizedResponse(size, high)
+    rates = mechanism.weights(math.expm1)
+    support = np.rint(np.clip(rates.q + rates.d * shares, 0, 1) * num_users).astype(np.int32)
+    tally = Tally(support, np.int32(num_users), rates=mechanism.rates)
+    theta = rrjax.empirical_bayes(tally, mixture=mixture).theta
+    return PooledEstimate(np.asarray(theta), np.asarray(errors_of_whole_reports(theta, mixture)), num_users)
+
+
+def groups_of(source: Source) -> dict[int, Source]:
+    """The files of each group, by its number from one, if files of one column and domain were randomized differently.
+
+    Empty for files that were randomized alike, and for rounds, numbers and files without metadata.
+    """
+    try:
+        source.columns()
+    except DataError:
+        pass
+    else:
+        return {}
+    found: dict[Any, list[str]] = {}
+    meanings = set()
+    for file in source.files():
+        metadata = dataclasses.replace(source, paths=(file,)).metadata()
+        if metadata is None or metadata.round is not None or of_numbers(metadata):
+            return {}
+        mechanism = metadata.mechanism
+        key = (mechanism.name, repr(sorted(mechanism.parameters.items())), metadata.effective_epsilon)
+        found.setdefault(key, []).append(file)
+        meanings.add((metadata.column, metadata.columns, tuple(map(str, metadata.domain.labels()))))
+    if len(found) < 2:
+        return {}
+    if len(meanings) > 1:
+        paths = [each[0] for each in found.values()]
+        raise DataError(
+            f"{', '.join(paths[:3])}{' …' * (len(paths) > 3)} were randomized differently, and have different columns "
+            "or domains. Files with one column and one domain are estimated together; estimate these apart.",
+            file=paths[1],
+            argument="domain",
+        )
+    return {number: dataclasses.replace(source, paths=tuple(each)) for number, each in enumerate(found.values(), 1)}
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Groups(Parts):
+    """Reports of one column and domain that were randomized differently: by another mechanism, or at another ε.
+
+    `rrjax.read` makes them of such files. Each group is `groups.parts[number]`, which are `Reports`; the numbers begin
+    with one.
+
+    Example:
+        >>> import rrjax
+        >>> one, other = (
+        ...     rrjax.Reports.of_counts(each, epsilon) for each, epsilon in (([60, 40], 1.0), ([70, 30], 2.0))
+        ... )
+        >>> groups = rrjax.reports.Groups({1: one, 2: other})
+        >>> groups.num_reports, groups.questions()
+        (200, ['shares'])
+    """
+
+    called_kind: ClassVar[str] = "reports that were randomized differently"
+    instead: ClassVar[str] = "give the files of one"
+    part: ClassVar[str] = "group"
 
     @property
-    def _parts(self):
-        return self.reports.parts.items()
+    def shown(self) -> list[int]:
+        return list(self.parts)[:MOST_GROUPS]
+
+    @property
+    def main(self) -> Reports:
+        return next(iter(self.parts.values()))
+
+    def summary(self) -> str:
+        return "\n".join(each.summary(f"group {number} ({each.name})") for number, each in self.parts.items())
+
+    def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> GroupShares:
+        estimates, (pooled, likeliest) = self._estimated(self._pooled, level)
+        return GroupShares(self, estimates, pooled, level, simultaneous, likeliest)
+
+    def _pooled(self) -> tuple[PooledEstimate, EMResult] | tuple[None, None]:
+        """The closest and the likeliest estimate from all groups; None if their likelihood is too large."""
+        parts, size = list(self.parts.values()), self.main.num_categories
+        mixtures, tallies = [], []
+        for each in parts:
+            if each.tallied is None:
+                mixtures.append(groups.mixture(each.counts[None], np.asarray([each.epsilon])))
+                tallies.append(Tally(each.counts, each.num_reports, rates=each.mechanism.rates))
+            else:
+                mixtures.append(each.tallied.mixture)
+                tallies.append(dataclasses.replace(each.tallied.tally, domain=None))
+        if size > MAX_CATEGORIES or any(each is None for each in mixtures):
+            return None, None
+        mixture, number = groups.mixture(mixtures), self.num_reports
+        # The precisions of the groups add up.
+        precision = sum(each.num_reports / float(np.mean(each.rates.variance(1 / size))) for each in parts)
+        shares = np.asarray(groups.inv(tallies), float)
+        return pooled_estimate(mixture, shares, number / precision, number), groups.mle(mixtures)
 
 
-def shares_of_parts(reports: Parts, pool: Any, level: float) -> tuple[dict[int, Estimate], Any]:
-    """The estimate of each part, and what `pool` returns; tests whether each part contradicts its mechanism."""
-    check_rate("level", level)
-    parts = reports.parts.values()
-    pooled, *estimates = side_by_side([pool, *(partial(_tested, each) for each in parts)])
-    return dict(zip(reports.parts, estimates, strict=True)), pooled
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class GroupShares(PartShares):
+    """The shares of all categories: from each group, and from all groups together."""
+
+    likeliest: EMResult | None
+    """The maximum of the likelihood of all groups; None if it is too large."""
+
+    @property
+    def beside(self) -> dict[str, np.ndarray]:
+        return {} if self.likeliest is None else {"likeliest": np.asarray(self.likeliest.theta)}
+
+    @property
+    def _results(self):
+        rows = []
+        for each in self.reports.parts.values():
+            metadata = each.counted.metadata
+            parameters = None if metadata is None else metadata.mechanism.parameters
+            made = {"reports": each.paths, "mechanism": each.mechanism.name, "parameters": parameters}
+            rows.append(made | {"epsilon": each.epsilon, "num_reports": each.num_reports})
+        return {"groups": rows, "gap": None if self.likeliest is None else float(self.likeliest.gap)}
+
+    @property
+    def assumption(self) -> str:
+        return (
+            f"from all {self.reports.num_reports:,} reports, by their own probabilities. It holds if the groups are "
+            "samples of one population."
+        )
+
+    @property
+    def words(self) -> dict[str, str]:
+        if self.likeliest is None:
+            return super().words
+        gap = form.at_most(max(float(self.likeliest.gap), 0.0))
+        likeliest = f"of all groups: at most {gap} below the maximum of the likelihood (nats per report)"
+        return super().words | {"likeliest": likeliest}
 
 
-def _tested(reports: Reports) -> Estimate:
-    check_contradictions(reports)
-    return estimated(reports, CLOSEST)
+def several_rounds(source: Source) -> dict[int, Source]:
+    """The files of each round by its number, if there are several rounds of a longitudinal protocol; else empty."""
+    metadata = source.metadata()
+    found = {} if metadata is None or metadata.round is None else rounds_of(source)
+    if len(found) < 2:
+        return {}
+    return {number: dataclasses.replace(source, paths=each.files()) for number, each in found.items()}
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Rounds(Parts):
+    """Reports of several rounds of a longitudinal protocol, of users who report again and again.
+
+    `rrjax.read` makes them of the files of several rounds. Each round is `rounds.parts[number]`, which are `Reports`.
+    """
+
+    called_kind: ClassVar[str] = "reports of several rounds"
+    instead: ClassVar[str] = "give the file of one"
+    part: ClassVar[str] = "round"
+
+    @property
+    def shown(self) -> list[int]:
+        return sorted(self.parts)[-MOST_ROUNDS:]
+
+    @property
+    def main(self) -> Reports:
+        return self.parts[max(self.parts)]
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata of the first round."""
+        found = self.parts[min(self.parts)].counted.metadata
+        assert found is not None
+        return found
+
+    def summary(self) -> str:
+        main, metadata = self.main, self.metadata
+        return (
+            f"{form.number(len(self.parts), 'round', 'rounds')} of {metadata.mechanism.name} in column "
+            f"{main.counted.column!r}; domain: {main.counted.domain.describe()}; ε = {main.epsilon:.6g} nats a report, "
+            f"{metadata.epsilon:.6g} for all reports of one value"
+        )
+
+    def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> RoundShares:
+        # Users are read once, for the estimate and for what they have spent.
+        sources = {number: dataclasses.replace(each.files, missing=()) for number, each in self.parts.items()}
+        users = users_of(sources, self.metadata)
+        estimates, pooled = self._estimated(partial(self._pooled, sources, users), level)
+        loss = PrivacyLoss(self.metadata, reports_per_user(users))
+        return RoundShares(self, estimates, pooled, level, simultaneous, loss)
+
+    def _pooled(self, sources: dict[int, Source], users: list[np.ndarray]) -> PooledEstimate | None:
+        """The estimate from all reports of each user; None if its likelihood is too large."""
+        metadata, size = self.metadata, self.metadata.num_categories
+        if size > MAX_CATEGORIES or self.num_reports * size > MAX_CELLS:
+            return None
+        record: Any = metadata.mechanism
+        protocol = PROTOCOLS[record.name](**record.parameters)
+        own = reports_of_users(sources, metadata, users)
+        mixture = groups.mixture([protocol.mixture(each) for each in own])
+        number, single = sum(map(len, own)), protocol.single_round
+        shares = np.mean([rrjax.inv(*each.support_arguments) for each in self.parts.values()], axis=0)
+        # The permanent answers' variance stays in the average of the rounds; the rest of it is divided by their number.
+        kept, once = (
+            float(np.mean(type(single)(size, epsilon).rates.variance(1 / size)))
+            for epsilon in (protocol.epsilon, single.epsilon)
+        )
+        return pooled_estimate(mixture, shares, kept + max(once - kept, 0) / (self.num_reports / number), number)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyLoss:
+    """The reports of each user, and what they spend."""
+
+    metadata: Metadata
+    numbers: np.ndarray
+    """`[N]`, the number of reports of each user."""
+
+    @property
+    def one_report(self) -> float:
+        """ε₁, of a single report."""
+        return float(self.metadata.mechanism.parameters["first_epsilon"])
+
+    @property
+    def one_value(self) -> float:
+        """ε∞, of any number of reports of one value."""
+        return self.metadata.epsilon
+
+    def after(self, number: int) -> float:
+        """The exact ε of this number of reports of one value."""
+        record: Any = self.metadata.mechanism
+        with jax.enable_x64(True):
+            return float(PROTOCOLS[record.name](**record.parameters).epsilon_after(number))
+
+    @property
+    def median(self) -> int:
+        """The median number of reports of a user; of two medians the larger one."""
+        return median(self.numbers)
+
+    @property
+    def most(self) -> int:
+        """The largest number of reports of a user."""
+        return int(self.numbers.max())
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "num_users": len(self.numbers),
+            "reports_per_user": {"median": self.median, "most": self.most},
+            "one_report": self.one_report,
+            "unchanged": {"median": self.after(self.median), "most": self.after(self.most)},
+            "one_value": self.one_value,
+        }
+
+    def sentence(self) -> str:
+        """What users have spent, for a line under a table."""
+        often, least = form.number(self.median, "report", "reports"), f"{self.after(self.median):.4g}"
+        gave = (
+            f"{often} (median), at most {self.most:,}; of one value these spend {least} and {self.after(self.most):.4g}"
+        )
+        if self.median == self.most:
+            gave = f"{often} (median and maximum); of one value these spend {least}"
+        return f"Spent: a user gave {gave} nats. A user whose value changed has spent up to {self.one_value:g} a value."
+
+
+def median(numbers: np.ndarray) -> int:
+    """The median of whole numbers; of two the larger one."""
+    return int(np.quantile(numbers, 0.5, method="higher"))
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class RoundShares(PartShares):
+    """The shares of all categories: from each round, and from all reports of each user together."""
+
+    loss: PrivacyLoss
+    """What users have spent."""
+
+    @property
+    def _results(self):
+        mechanism = self.loss.metadata.mechanism
+        return {
+            "mechanism": mechanism.name,
+            "parameters": mechanism.parameters,
+            "rounds": {str(number): each.num_reports for number, each in self.reports.parts.items()},
+            "num_users": None if self.pooled is None else self.pooled.num_users,
+            "spent": self.loss.facts(),
+        }
+
+    @property
+    def assumption(self) -> str:
+        number = len(self.loss.numbers)
+        return f"from all reports of each of {number:,} users together. It holds for users whose value did not change."
+
+    @property
+    def sentences(self) -> list[str]:
+        own = "A round is estimated from its own reports; reports of one user in two rounds depend on each other."
+        return [*super().sentences, own, self.loss.sentence()]

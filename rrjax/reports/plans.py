@@ -1,23 +1,23 @@
-"""Plans of a collection: the number of users, ε, the expected error, the mechanism."""
+"""Plans of a collection: the number of users, ε, the expected error, the mechanism; how to spend ε on columns."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
-from rrjax.inference.planned_rates import noisiest
+from rrjax.inference.precision import noisiest
 from rrjax.mechanisms import DESIGNS, MECHANISMS, Design, RandomizedResponse
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import full_name
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells
-from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from rrjax.reports.reading import in_float64
 
 if TYPE_CHECKING:
@@ -125,6 +125,11 @@ class Target:
         """The argument that gave the target error or width; None without a target."""
         return next((name for name in ("target_rmse", "target_width") if getattr(self, name) is not None), None)
 
+    @property
+    def spoken(self) -> str:
+        """The name of the mechanism in sentences."""
+        return self.mechanism.replace("-", " ")
+
     def unreachable(self, problem: str, value: Any = None) -> Exception:
         """The error about the target."""
         return refusal(self.argument or "", problem, value=value)
@@ -147,12 +152,29 @@ class Target:
         return self.of(inference.expected_width, num_users, epsilon, share, level=self.level, category=category)
 
 
+class _Expected(Answer):
+    """An answer before there are reports, with a table of a few rows, which people see whole."""
+
+    page: ClassVar[str] = "choose/mechanism"
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        (rows,) = self.rows().values()
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+    @property
+    def warnings(self) -> list[str]:
+        return []
+
+
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Plan(Answer):
-    """The expected errors of a collection, and of all mechanisms at its ε."""
+class Plan(_Expected):
+    """The expected errors of a collection, and of all mechanisms at its ε.
+
+    `columns` has a row for each mechanism, and for the survey design: its name, error, bits, note and operations.
+    """
 
     written: ClassVar[str] = "All mechanisms"
-    page: ClassVar[str] = "choose/mechanism"
 
     target: Target
     epsilon: float
@@ -179,12 +201,11 @@ class Plan(Answer):
     """The errors of all mechanisms at this ε, and of the survey design, the smallest first."""
 
     @property
-    def _size(self) -> str:
+    def _size(self):
         return f"K = {self.target.num_categories:,}, ε = {self.epsilon:.4g}"
 
     @property
     def title(self) -> str:
-        """The number that was computed, K, ε and N."""
         solved = {
             "users": f"{form.number(self.num_users, 'user is', 'users are')} needed",
             "epsilon": f"ε = {self.epsilon:.4g} nats is needed",
@@ -192,37 +213,23 @@ class Plan(Answer):
         }[self.solved]
         return f"{solved}: {self._size} nats, N = {self.num_users:,.0f}"
 
-    @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """A row for each mechanism, and for the survey design: its name, error, bits, note and operations."""
-        rows = self.rows()["mechanisms"]
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All mechanisms, by their names in files."""
         return {"mechanisms": [row._asdict() | {"name": row.name.replace(" ", "-")} for row in self.mechanisms]}
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The target, what was computed, and the errors."""
-        target, design = vars(self.target), self.target.design
-        found = {name: value for name, value in vars(self).items() if name not in ("target", "mechanisms")}
-        note = {"design": None if design is None else design.note}
-        return {name: value for name, value in target.items() if name != "yes"} | found | note  # `category` has the yes
-
-    @property
-    def warnings(self) -> list[str]:
-        """None: there are no reports yet."""
-        return []
+        design = self.target.design
+        known = {**vars(self.target), **vars(self), "design": None if design is None else design.note}
+        # `category` has the yes.
+        return {name: value for name, value in known.items() if name not in ("target", "yes", "mechanisms")}
 
     @property
     def sentences(self) -> list[str]:
-        """What the columns are, and how many more users the mechanism takes than the best."""
         said = [
             "error: typical, of a share of the population; bits: size of a report; operations: the server's, to count "
             "all reports."
         ]
-        best, own = self.mechanisms[0], _spoken(self.target)
+        best, own = self.mechanisms[0], self.target.spoken
         more = (next(row for row in self.mechanisms if row.name == own).expected_rmse / best.expected_rmse) ** 2
         if more > 1.05:
             said.append(
@@ -233,7 +240,6 @@ class Plan(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """That ε hardly protects, or does not."""
         if math.isinf(self.epsilon):
             return [
                 "ε is infinite: some answer is never given by some respondents, so that it tells what its sender does "
@@ -246,9 +252,11 @@ class Plan(Answer):
         ] * (self.epsilon > PROTECTS)
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """The errors, widths and shares that are detected; and all mechanisms."""
         target, interval = self.target, form.interval(self.target.level)
-        empty, own = (self._of(place) for place in (self.empty_category, self.category))
+        empty, own = (
+            "" if place is None else f" (noisiest: {place})" if target.yes is None else " (yes)"
+            for place in (self.empty_category, self.category)
+        )
         values = {
             "Typical error of a share of the population (root mean squared)": self.rmse,
             "Typical error for the people who answered": self.rmse_of_users,
@@ -263,18 +271,10 @@ class Plan(Answer):
             for row in self.mechanisms
         ]
         compared = Cells(["mechanism", "parameters", "error", "bits", "operations"], rows, names=2)
-        said = [*self.sentences, *map(Caution, self.cautions)]
-        return [Cells(["", ""], errors, width=None), compared, *said]
-
-    def _of(self, place: int | None) -> str:
-        """Which category a row is of, if not all are alike."""
-        if place is None:
-            return ""
-        return f" (noisiest: {place})" if self.target.yes is None else " (yes)"
+        return [Cells(["", ""], errors, width=None), compared, *self.sentences, *map(Caution, self.cautions)]
 
     @property
     def words(self) -> dict[str, str]:
-        """What the rows and columns are."""
         return {
             "error": "root mean squared, of the unbiased estimate of a share; that of `rrjax estimate` is often closer",
             "population": "from which the users are drawn at random; drawing them is a part of the error, taken as "
@@ -306,28 +306,33 @@ class Plan(Answer):
 @in_float64
 def planned(target: Target, epsilon: float | None, num_users: int | None) -> Plan:
     """Solves for the one of ε, N and target that is not given."""
-    if target.design is not None:
+    design, users = target.design, option("num_users", "--users")
+    if design is not None:
         if epsilon is not None:
             named, parameters = option("epsilon"), option("parameters", "--parameter")
             problem = f"{named}: the ε of {target.mechanism} follows from {parameters}: leave {named} out"
             raise refusal("epsilon", problem, value=epsilon)
-        epsilon = float(target.design.epsilon)
+        epsilon = float(design.epsilon)
     elif epsilon is not None:
         epsilon = check_epsilon(epsilon)
-    users = option("num_users", "--users")
     if num_users is not None:
-        check_users(num_users)
+        num_users = check_users(num_users)
     if (epsilon is not None) + (num_users is not None) + (target.argument is not None) != 2:
-        some = f"two of {option('epsilon')}, {users} and" if target.design is None else f"one of {users} and"
+        some = f"two of {option('epsilon')}, {users} and" if design is None else f"one of {users} and"
         problem = f"give {some} a target ({option('target_rmse')} or {option('target_width')}); the other is computed"
-        flag = "--epsilon" if target.design is None else "--users"
-        raise refusal("epsilon" if target.design is None else "num_users", problem, flag=flag)
+        flag = "--epsilon" if design is None else "--users"
+        raise refusal("epsilon" if design is None else "num_users", problem, flag=flag)
     number, solved = float(num_users or 1), "target"
     if epsilon is not None and num_users is None:
         solved, number = "users", _users(target, epsilon)
     elif epsilon is None:
         solved, epsilon = "epsilon", _epsilon(target, number)
     size, empty = target.num_categories, target.category(0.0)
+    # Where an answer can give its user away, there is no ε to compare at.
+    rows = inference.compare_mechanisms(size, max(round(number), 1), epsilon) if math.isfinite(epsilon) else []
+    if design is not None:
+        error, bits = target.of(inference.expected_rmse, number, epsilon), math.ceil(math.log2(size))
+        rows.append(inference.MechanismErrors(target.spoken, error, bits, design.note, number))
     return Plan(
         target,
         epsilon,
@@ -341,34 +346,23 @@ def planned(target: Target, epsilon: float | None, num_users: int | None) -> Pla
         target.of(inference.detectable_share, number, epsilon, level=0.05 / (size if size > 2 else 1), category=empty),
         target.category(target.share),
         empty,
-        _compared(target, number, epsilon),
+        sorted(rows, key=lambda row: float(f"{row.expected_rmse:.6e}")),
     )
 
 
-def check_users(num_users: int) -> None:
-    """Refuses a number of users below one, or above any number of people."""
-    if not 1 <= num_users <= MOST_USERS:
+def check_users(num_users: int) -> int:
+    """The number of users; refuses one that is not whole, below one, or above any number of people."""
+    problem = None
+    if isinstance(num_users, bool) or num_users % 1:
+        problem = f"must be a whole number, got {num_users}"
+    elif not 1 <= num_users <= MOST_USERS:
         problem = f"must be at least 1 and at most {MOST_USERS:,}, got {_short(num_users)}"
+    if problem is not None:
         raise refusal("num_users", f"{option('num_users', '--users')} {problem}", flag="--users", value=num_users)
-
-
-def _compared(target: Target, number: float, epsilon: float) -> list[inference.MechanismErrors]:
-    """The errors of all mechanisms at this ε, and of the survey design, the smallest first."""
-    size, design, users = target.num_categories, target.design, max(round(number), 1)
-    # Where an answer can give its user away, there is no ε to compare at.
-    rows = inference.compare_mechanisms(size, users, epsilon) if math.isfinite(epsilon) else []
-    if design is not None:
-        error = target.of(inference.expected_rmse, number, epsilon)
-        rows.append(inference.MechanismErrors(_spoken(target), error, math.ceil(math.log2(size)), design.note, number))
-    return sorted(rows, key=lambda row: float(f"{row.expected_rmse:.6e}"))
-
-
-def _spoken(target: Target) -> str:
-    return target.mechanism.replace("-", " ")
+    return int(num_users)
 
 
 def _users(target: Target, epsilon: float) -> float:
-    """Number of users that reach the target."""
     if target.target_width is not None:
         given = {"level": target.level, "category": target.category(target.share)}
         number = target.of(inference.users_for_width, epsilon, target.target_width, target.share, **given)
@@ -380,11 +374,17 @@ def _users(target: Target, epsilon: float) -> float:
 
 
 def _epsilon(target: Target, number: float) -> float:
-    """The ε that reaches the target."""
-    if target.target_width is not None:
-        epsilon = _epsilon_for_width(target, number, target.target_width)
-    else:
+    """The smallest ε that reaches the target."""
+    low, epsilon = SMALLEST_EPSILON, 2 * LARGEST_EPSILON
+    if (width := target.target_width) is None:
         epsilon = target.of(inference.epsilon_for_error, number, target.target_rmse)
+    elif not target.width(number, epsilon, target.share) <= width:
+        epsilon = math.inf
+    else:
+        for _ in range(60):
+            middle = math.sqrt(low * epsilon)
+            narrow = target.width(number, middle, target.share) <= width
+            low, epsilon = (low, middle) if narrow else (middle, epsilon)
     users = form.number(round(number), "user", "users")
     if epsilon > LARGEST_EPSILON:
         raise target.unreachable(f"with {users} no ε reaches the target: it takes more of them, or a wider target")
@@ -393,17 +393,117 @@ def _epsilon(target: Target, number: float) -> float:
     return epsilon
 
 
-def _epsilon_for_width(target: Target, number: float, width: float) -> float:
-    """The smallest ε at which an interval has a width; infinite if there is none."""
-    low, high = SMALLEST_EPSILON, 2 * LARGEST_EPSILON
-    if not target.width(number, high, target.share) <= width:
-        return math.inf
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        narrow = target.width(number, middle, target.share) <= width
-        low, high = (low, middle) if narrow else (middle, high)
-    return high
-
-
 def _short(number: int) -> str:
     return f"{number:,}" if abs(number) < 10**18 else "a number of more than 18 digits"
+
+
+WAYS = {"all": "all columns", "sampled": "{}, drawn at random", "among fakes": "1, among fake answers"}
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class ColumnPlan(_Expected):
+    """The expected errors of each way to spend ε on several columns.
+
+    `columns` has a row for each way: its name, the number of columns that a user reports, ε of each, and the errors of
+    a share and of a cell.
+    """
+
+    written: ClassVar[str] = "All ways"
+
+    num_categories: list[int]
+    """K of each column."""
+    epsilon: float
+    num_users: int
+    ways: list[inference.SplitErrors]
+    """The ways, the one with the smallest error of a share first."""
+
+    @property
+    def title(self) -> str:
+        return (
+            f"Errors of {len(self.num_categories)} columns: {self._sizes}, ε = {self.epsilon:.4g} nats for all of "
+            f"them, N = {self.num_users:,}"
+        )
+
+    @property
+    def _sizes(self):
+        return f"K = {', '.join(f'{size:,}' for size in self.num_categories)}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"columns": self.num_categories, "epsilon": self.epsilon, "num_users": self.num_users}
+
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+        return {"ways": [way._asdict() for way in self.ways]}
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        rows = [
+            [
+                WAYS[way.name].format(way.number),
+                f"{way.epsilon:.4g}",
+                form.percent(way.share),
+                form.percent(way.cell) if np.isfinite(way.cell) else "unknown",
+            ]
+            for way in self.ways
+        ]
+        return Cells(["a user reports", "ε of each", "error of a share", "error of a cell"], rows)
+
+    @property
+    def sentences(self) -> list[str]:
+        alone, together = (
+            f"--columns-per-user {way.number}" if way.name == "sampled" else "all of them from each user"
+            for way in (self.ways[0], min(self.ways, key=lambda way: way.cell))
+        )
+        return [
+            "Errors: root mean squared, of unbiased estimates of the population, where shares are equal and columns "
+            "independent; a cell is one in the table of two columns.",
+            f"`rrjax randomize --apart`: for single columns {alone}; to see how columns go together {together}.",
+        ]
+
+    @property
+    def words(self) -> dict[str, str]:
+        return {
+            "all columns": "every user reports every column, each with an equal part of ε",
+            "at random": "every user reports some of the columns, drawn at random, each with an equal part of ε",
+            "fake answers": "every user reports one column, drawn at random, with all of ε; the answers in the other "
+            "columns are made up, so that the report does not tell which column it is (RS+FD)",
+        }
+
+    def figure(self, ax: Axes | None = None) -> Figure:
+        """The errors of each way against ε."""
+        from rrjax.figures import splits_figure
+        from rrjax.figures.axes import refuse_axes
+
+        refuse_axes(ax)
+        title = f"{self._sizes}; {form.number(self.num_users, 'user', 'users')}"
+        return splits_figure(self.num_categories, self.epsilon, self.num_users, title=title)
+
+
+@in_float64
+def plan_columns(num_categories: Sequence[int], epsilon: float, num_users: int) -> ColumnPlan:
+    """Compares the ways to spend ε on several columns.
+
+    Args:
+        num_categories: K of each column, two columns or more.
+        epsilon: ε of everything that a user reports, nats.
+        num_users: N.
+
+    Returns:
+        `ColumnPlan`, computed by `rrjax.inference.compare_splits`.
+
+    Raises:
+        ArgumentError: Fewer than two columns, or K, ε or N that no collection can have.
+
+    Example:
+        >>> import rrjax
+        >>> best = rrjax.reports.plan_columns([4, 10, 16], 2.0, 50_000).ways[0]
+        >>> best.name, best.number
+        ('sampled', 1)
+    """
+    sizes = list(num_categories)
+    if len(sizes) < 2 or not all(isinstance(size, int) and 2 <= size < 2**31 for size in sizes):
+        problem = "give the number of categories of each of two columns or more, at least 2, such as 4,10,16"
+        given = ",".join(map(str, sizes))
+        named = option("num_categories", "--columns")
+        raise refusal("num_categories", f"{named} {given}: {problem}", flag="--columns", value=given)
+    num_users, epsilon = check_users(num_users), check_epsilon(epsilon)
+    return ColumnPlan(sizes, epsilon, num_users, inference.compare_splits(sizes, num_users, epsilon))

@@ -17,13 +17,13 @@ from rrjax import io
 from rrjax.data.errors import ArgumentError, DataError, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.io.domain import Domain
-from rrjax.io.frame_engine import lazy
+from rrjax.io.frames import lazy
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.source import Source, copies, identity
-from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of
+from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
     TWO_SAMPLES,
@@ -35,10 +35,8 @@ from rrjax.mechanisms import (
 )
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE
-from rrjax.reports.epsilon import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
 from rrjax.reports.reports import Reports, checked
-from rrjax.reports.vector_parameters import in_order
-from rrjax.reports.yes_or_no import with_yes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -154,8 +152,7 @@ def kind_of(
     named: str = "",
 ) -> Any:
     """The reports in files, of the kind that their metadata tell; arguments and errors as of `read_source`."""
-    from rrjax.reports.groups import Groups, groups_of
-    from rrjax.reports.rounds import Rounds, several_rounds
+    from rrjax.reports.parts import Groups, Rounds, groups_of, several_rounds
 
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)
@@ -237,7 +234,7 @@ def together(one: Reports, other: Reports) -> Reports:
         "domains": first.domain != second.domain,
         "mechanisms": one.mechanism.name != other.mechanism.name,
         "ε": one.epsilon != other.epsilon,
-        "parameters": not _alike(one.rates, other.rates),
+        "parameters": not all(map(np.array_equal, one.rates, other.rates)),
         "columns": first.column != second.column,
         "metadata": _making(first.metadata) != _making(second.metadata),
     }
@@ -285,10 +282,6 @@ def _check_different(one, other):
         raise ArgumentError("a file is among both, or a copy of it: give each report once", value=other)
 
 
-def _alike(rates, others):
-    return all(np.array_equal(one, other) for one, other in zip(rates, others, strict=True))
-
-
 def _check_sizes(size, what, **sizes):
     for argument, found in sizes.items():
         if found != size:
@@ -305,20 +298,7 @@ def read_source(
 ) -> Reports:
     """Counts the reports in files; their ε is given, or in the metadata, or they are of a survey design.
 
-    Args:
-        source: The files.
-        epsilon: ε of randomized response, nats, if it is given.
-        domain: All categories, if they are given.
-        counts: Name of a column of counts, if the files hold counts.
-        design: Makes the survey design of a domain, if one is given.
-        named: Name of the design, for messages.
-
-    Returns:
-        `Reports`.
-
-    Raises:
-        DataError: Files that cannot be used, or metadata that nobody can have written.
-        ArgumentError, UsageError: Arguments or flags that contradict the files or each other.
+    `design` makes the design of a domain, and `named` is its name for messages; `counts` is a column of counts.
     """
     if epsilon is not None:
         check_epsilon(epsilon)
@@ -363,12 +343,7 @@ def read_source(
 
 
 def check_round(source: Source, metadata: Metadata) -> None:
-    """Refuses files of several rounds, and a user twice in one round.
-
-    Raises:
-        DataError: A user has two rows, or a row has none.
-        ArgumentError, UsageError: There are several rounds.
-    """
+    """Refuses files of several rounds, a user twice in one round, and a row without a user."""
     rounds = rounds_of(source)
     if len(rounds) > 1:
         name = os.path.basename(source.files()[0])
@@ -382,12 +357,7 @@ def check_round(source: Source, metadata: Metadata) -> None:
 
 
 def columns_of(source: Source, given: Mapping[str, Any], flag: str = "REPORTS") -> SeparateColumns:
-    """All columns of a file that were randomized separately; refuses what is given about one column.
-
-    Raises:
-        DataError: A file that cannot be used.
-        ArgumentError, UsageError: Something is given, or the file has no several columns.
-    """
+    """All columns of a file that were randomized separately; refuses what is given about one column."""
     from rrjax.reports.separate_columns import SeparateColumns
 
     odd = next((argument for argument, value in given.items() if value is not None), None)
@@ -492,11 +462,8 @@ def count_source(source: Source, domain: Domain | None, counts: str | None) -> C
 def check_design(source, name, epsilon, domain, named):
     """Refuses what contradicts a survey design."""
     if source.metadata() is not None:
-        raise refusal(
-            "mechanism",
-            f"{name} says itself how it was randomized: leave {option('mechanism')} {named} out",
-            value=named,
-        )
+        problem = f"{name} says itself how it was randomized: leave {option('mechanism')} {named} out"
+        raise refusal("mechanism", problem, value=named)
     if epsilon is not None:
         raise refusal(
             "epsilon",
@@ -528,10 +495,7 @@ def _fitting(design, domain):
 
 def of_design(counted, made, source=None, from_counts=True):
     """Reports of the counted answers to a survey design."""
-    counts = as_jax_integers(np.asarray(counted.counts))
-    tally = dataclasses.replace(made.tally_of_counts(counts), domain=counted.domain)
-    tallied = Tallied(counted, made, tally, made.mixture_of_counts(counts))
-    return Reports(counted, float(made.epsilon), tallied, source, from_counts)
+    return Reports(counted, float(made.epsilon), tallied_answers(counted, made), source, from_counts)
 
 
 def _tallied(source, name, epsilon, counts):

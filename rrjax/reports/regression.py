@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rrjax import io
-from rrjax.data.arguments import as_probability
-from rrjax.data.errors import ArgumentError, Located, option, refusal
+from rrjax.data.errors import ArgumentError, Located, check_rate, option, refusal
+from rrjax.io.rows import Covariate, read_covariate, read_covariates, read_rows
+from rrjax.io.tallies import mechanism_of
+from rrjax.mechanisms import Mechanism
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading
-from rrjax.reports.contradictions import check_contradictions
-from rrjax.reports.covariates import Rows, few_clusters, read_regression_rows
+from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading, rows_of_table
+from rrjax.reports.functionals import read_weights
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
+from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,12 +34,16 @@ MISFIT_LEVEL = 0.01
 """Level of the test of fit below which the model is reported to miss something."""
 FEWEST_FOR_FIT = 200
 """Rows below which fit is not tested: the law of the test holds in ten groups of some size."""
+FEW_CLUSTERS = 20
 _NUMBERS = ("estimate", "lower", "upper")
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Regression(Answer):
-    """A regression: log-odds of each category to the reference, tests of the covariates, and a test of fit."""
+    """A regression: log-odds of each category to the reference, tests of the covariates, and a test of fit.
+
+    `columns` have a row for each coefficient: category, term, estimate, standard_error, lower, upper, p_value.
+    """
 
     written: ClassVar[str] = "Coefficients"
     page: ClassVar[str] = "models"
@@ -65,29 +71,21 @@ class Regression(Answer):
     gap: float
     """Distance of the log-likelihood from its maximum, nats of all reports."""
     notes: Sequence[str] = ()
-    """Warnings about few clusters."""
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """A row for each coefficient: category, term, estimate, standard_error, lower, upper, p_value."""
-        return self.reports.table(self.coefficients)
+    def _table(self):
+        return self.coefficients
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The reports, the rows, the kind of the errors, the tests, and the likelihood with its certificate."""
+    def _results(self):
         names = [field.name for field in dataclasses.fields(self)]
-        own = {name: getattr(self, name) for name in names if name not in ("reports", "coefficients", "notes")}
-        return self.reports.facts() | {"warnings": self.warnings} | own
+        return {name: getattr(self, name) for name in names if name not in ("reports", "coefficients", "notes")}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All coefficients."""
-        del top
-        table = self.coefficients
-        return {"coefficients": [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]}
+        return {"coefficients": rows_of_table(self.coefficients)}
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column is, the likelihood and the certificate."""
         clusters, fit = self.num_clusters, self.goodness_of_fit
         ways = {
             "observed": "by how much estimates are off, typically, if the model is right",
@@ -117,10 +115,8 @@ class Regression(Answer):
         }
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """A table for each category, the tests, and how to read them."""
-        del top
         blocks: list[Block] = []
-        reference = form.printable(self.reference)
+        reference, table = form.printable(self.reference), self.coefficients
         if self.num_dropped:
             left_out = form.number(self.num_dropped, "row is", "rows are")
             blocks.append(
@@ -132,8 +128,16 @@ class Regression(Answer):
                 "the coefficients, and each category is compared with the first one."
             )
         for label in self._others:
+            rows = []
+            for row in np.flatnonzero(table["category"] == label):
+                error = table["standard_error"][row]
+                digits = form.decimals(error)  # show two digits of the error
+                estimate, lower, upper = (f"{table[name][row]:.{digits}f}" for name in _NUMBERS)
+                shown = [estimate, f"{error:.{digits}f}", f"{lower} to {upper}", _chance(table["p_value"][row])]
+                rows.append([form.printable(table["term"][row]), *shown])
+            titles = ["", "estimate", self._error, form.interval(self.level), "p"]
             blocks.append(Heading(f"{form.printable(label)}, compared with {reference} (log-odds)"))
-            blocks.append(self._cells_of(label))
+            blocks.append(Cells(titles, rows, width=30))
         blocks.append(
             "An estimate is the change of the log-odds for one unit more of a covariate, the others as they are: "
             f"0.69 doubles the odds of the answer against {reference}, −0.69 halves them."
@@ -144,8 +148,6 @@ class Regression(Answer):
         return blocks
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The tests of the covariates."""
-        del top
         rows = []
         for test in self.tests:
             statistic, degrees = test["statistic"], f"{test['degrees']}"
@@ -153,17 +155,6 @@ class Regression(Answer):
             value = "–" if math.isnan(statistic) else f"{statistic:.4g}"
             rows.append([form.printable(test["covariate"]), value, freedom, _chance(test["p_value"])])
         return Cells(["does it matter?", self._statistic, "df", "p"], rows)
-
-    def _cells_of(self, label: str) -> Cells:
-        """The coefficients of a category, with as many decimals as show two digits of the standard error."""
-        rows = []
-        for row in np.flatnonzero(self.coefficients["category"] == label):
-            term, error, p_value = (self.coefficients[name][row] for name in ("term", "standard_error", "p_value"))
-            digits = form.decimals(error)
-            estimate, lower, upper = (f"{self.coefficients[name][row]:.{digits}f}" for name in _NUMBERS)
-            shown = [estimate, f"{error:.{digits}f}", f"{lower} to {upper}", _chance(p_value)]
-            rows.append([form.printable(term), *shown])
-        return Cells(["", "estimate", self._error, form.interval(self.level), "p"], rows, width=30)
 
     def figure(self, ax: Axes | None = None) -> Figure:
         """The coefficients of the covariates, a panel for each category."""
@@ -215,7 +206,6 @@ def _compared(p_value: float) -> str:
 def regression_of(
     reports: Reports,
     covariates: str | Iterable[str],
-    *,
     factors: Iterable[str],
     reference: str | None,
     weights: str | None,
@@ -230,7 +220,7 @@ def regression_of(
     from rrjax.models import FitError, fit, fit_hidden, goodness_of_fit_test
     from rrjax.models.regression import MOST_RIDGE
 
-    as_probability(level, "level", 0.95)
+    check_rate("level", level)
     if not 0 <= ridge <= MOST_RIDGE:
         problem = f"must be a number from 0 to {MOST_RIDGE:g}, got {ridge:g}"
         raise refusal("ridge", f"{option('ridge')} {problem}", value=ridge)
@@ -239,10 +229,16 @@ def regression_of(
         problem = f"names columns, each once, got {names}"
         raise refusal("covariates", f"{option('covariates')} {problem}", value=names)
     rows = read_regression_rows(reports, names, list(factors), weights, clusters, drop_missing)
-    notes = _check_size(rows, reports)
-    labels = [str(label) for label in reports.labels]
-    order = _reordered(labels, reference)
-    labels = [labels[place] for place in order]
+    number = (len(rows.columns) + 1) * (reports.num_categories - 1)
+    if number > MOST_COEFFICIENTS:
+        raise refusal(
+            "covariates",
+            f"{reports.num_categories:,} categories and {len(rows.columns)} columns make {number:,} coefficients, "
+            f"more than {MOST_COEFFICIENTS:,}: merge categories before the collection is made, or use rrjax.models.fit",
+            value=number,
+        )
+    order = _reordered(reports, reference)
+    labels = [str(reports.labels[place]) for place in order]
     values, plain = rows.reports, reports.tallied is None
     if plain:
         values = np.where(values < 0, -1, np.argsort(order)[values])
@@ -283,27 +279,13 @@ def regression_of(
         aic=float(result.aic),
         num_iters=int(result.num_iters),
         gap=float(result.gap),
-        notes=notes,
+        notes=[] if rows.clusters is None else _few_clusters(rows, number),
     )
 
 
-def _check_size(rows: Rows, reports: Reports) -> list[str]:
-    """Refuses too many coefficients; warnings about few clusters."""
-    number = (len(rows.columns) + 1) * (reports.num_categories - 1)
-    if number > MOST_COEFFICIENTS:
-        raise refusal(
-            "covariates",
-            f"{reports.num_categories:,} categories and {len(rows.columns)} columns make {number:,} coefficients, "
-            f"more than {MOST_COEFFICIENTS:,}: merge categories before the collection is made, or use rrjax.models.fit",
-            value=number,
-        )
-    if rows.clusters is None or number >= len(clusters := np.unique(rows.clusters)):
-        return []
-    return few_clusters(rows, len(clusters))
-
-
-def _reordered(labels: list[str], reference: str | None) -> list[int]:
+def _reordered(reports: Reports, reference: str | None) -> list[int]:
     """The numbers of the categories, that of the reference first."""
+    labels = [str(label) for label in reports.labels]
     if reference is None:
         return list(range(len(labels)))
     if reference not in labels:
@@ -315,7 +297,6 @@ def _reordered(labels: list[str], reference: str | None) -> list[int]:
 
 
 def _coefficients(result: Any, rows: Rows, labels: list[str], level: float) -> dict[str, np.ndarray]:
-    """All coefficients, in one column."""
     from rrjax.models.results import critical_value, two_sided_p_values
 
     estimates, errors = (
@@ -382,3 +363,161 @@ def _told(error: FitError, file: str, columns: list[str], labels: list[str]) -> 
         )
     message = said.get(error.reason, str(error))
     return io.DataError(f"{file}: {message}", file=file, column=column, value=error.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hidden:
+    """A covariate that was randomized apart."""
+
+    name: str
+    labels: np.ndarray
+    mechanism: Mechanism
+    reports: np.ndarray
+    """Its reports, −1 where one is missing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Reports and covariates of the users with both."""
+
+    reports: np.ndarray
+    matrix: np.ndarray
+    columns: list[str]
+    """Names of the columns: those of the public covariates, and the dummies of the randomized ones."""
+    of: list[tuple[str, list[int]]]
+    """Each covariate, and its columns."""
+    weights: np.ndarray | None
+    clusters: np.ndarray | None
+    num_dropped: int
+    hidden: list[Hidden]
+
+
+def read_regression_rows(
+    reports: Reports,
+    covariates: Sequence[str],
+    factors: Sequence[str],
+    weights: str | None,
+    clusters: str | None,
+    drop_missing: bool,
+) -> Rows:
+    """Reads reports, covariates, weights and clusters. Rows that lack one are dropped or refused.
+
+    With randomized covariates, rows without a report of the outcome remain.
+    """
+    outcome, source = reports.counted.column, reports.files
+    randomized = source.columns()
+    others = [*(("factors", name) for name in factors), ("weights", weights), ("clusters", clusters)]
+    for argument, name in (*(("covariates", name) for name in covariates), *others):
+        if name == outcome:
+            problem = f"column {outcome!r} is the outcome; it cannot be used for another purpose, too"
+        elif name in randomized and argument != "covariates":
+            problem = f"column {name!r} is randomized; it can be the outcome or one of {option('covariates')}"
+        else:
+            continue
+        raise refusal(argument, f"{option(argument)}: {problem}", value=name)
+    public = [name for name in covariates if name not in randomized]
+    values = reports.reports("a regression")
+    hidden = _read_hidden(reports, values, [name for name in covariates if name in randomized])
+    odd = next((name for name in factors if name not in public), None)
+    if odd is not None:
+        problem = f"{odd!r} is not among the covariates {', '.join(map(repr, public))}"
+        raise refusal("factors", f"{option('factors')}: {problem}", value=odd)
+    known = read_covariates(source, public, factors)
+    of_weight, of_cluster = (
+        None if name is None else dataclasses.replace(source, column=name) for name in (weights, clusters)
+    )
+    weight = None if of_weight is None else read_weights(of_weight)
+    cluster = None if of_cluster is None else read_covariate(of_cluster, factor=True, most_levels=None)
+    answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
+    answered = np.logical_or.reduce([answered, *(each.reports >= 0 for each in hidden)])
+    used = [*known, *(each for each in (weight, cluster) if each is not None)]
+    lacking = np.logical_or.reduce([np.zeros(len(values), bool), *(each.missing for each in used)])
+    if (answered & lacking).any() and not drop_missing:
+        raise _missing(reports, used, answered)
+    kept = answered & ~lacking
+    if not kept.any():
+        raise io.DataError(f"{reports.name}: no row has a report and all covariates", file=reports.name)
+    parts = [each.of_rows(kept).columns() for each in known]
+    named = [(each.name, labels) for each, (_, labels) in zip(known, parts, strict=True)]
+    named += [(each.name, [f"{each.name}: {label}" for label in each.labels[1:]]) for each in hidden]
+    ends = np.cumsum([0, *(len(labels) for _, labels in named)])
+    return Rows(
+        values[kept],
+        np.concatenate([np.zeros((int(kept.sum()), 0)), *(matrix for matrix, _ in parts)], axis=1),
+        [label for _, labels in named for label in labels],
+        [(name, list(range(*ends[place : place + 2]))) for place, (name, _) in enumerate(named)],
+        None if weight is None else weight.values[kept],
+        None if cluster is None else cluster.values[kept],
+        int((answered & lacking).sum()),
+        [dataclasses.replace(each, reports=each.reports[kept]) for each in hidden],
+    )
+
+
+def _read_hidden(reports: Reports, values: np.ndarray, names: Sequence[str]) -> list[Hidden]:
+    """Reads the reports of randomized covariates."""
+    if not names:
+        return []
+    from rrjax.models.hidden import MOST_CELLS
+
+    metadata = [reports.files.columns()[name] for name in names]
+    cells = math.prod(each.num_categories for each in metadata)
+    if cells > MOST_CELLS:
+        sizes = " × ".join(f"{each.num_categories:,}" for each in metadata)
+        raise refusal(
+            "covariates",
+            f"{option('covariates')}: the randomized columns have {sizes} = {cells:,} combinations of values, and the "
+            f"limit is {MOST_CELLS}: name fewer of them",
+            value=cells,
+        )
+    found = []
+    for name, each in zip(names, metadata, strict=True):
+        own = read_rows(dataclasses.replace(reports.files, column=each.column), each.domain).indices
+        if not ((values >= 0) & (own >= 0)).any():
+            raise refusal(
+                "covariates",
+                f"{option('covariates')}: nobody in {reports.name} reports both {name!r} and the outcome, so the "
+                "reports do not tell how the two go together",
+                value=name,
+            )
+        found.append(Hidden(name, each.domain.labels(), mechanism_of(each, reports.name), own))
+    return found
+
+
+def _missing(reports: Reports, used: Sequence[Covariate], answered: np.ndarray) -> io.DataError:
+    row, name = min(
+        (int(np.argmax(each.missing & answered)), each.name) for each in used if (each.missing & answered).any()
+    )
+    number = int((np.any([each.missing for each in used], axis=0) & answered).sum())
+    # The number of a row counts through all files, so it names no row of one of several.
+    alone = len(reports.files.files()) == 1
+    where = f", row {row + 1:,}" if alone else ""
+    return io.DataError(
+        f"{reports.name}, column {name!r}{where}: no value; "
+        f"{form.number(number, 'row lacks', 'rows lack')} a covariate, a weight or a cluster. Fill them in, or leave "
+        f"such rows out with {option('drop_missing=True', '--drop-missing')}",
+        file=reports.name,
+        column=name,
+        row=row + 1 if alone else None,
+    )
+
+
+def _few_clusters(rows: Rows, coefficients: int) -> list[str]:
+    """Warnings about standard errors that are too small because of few clusters."""
+    names, group = np.unique(np.asarray(rows.clusters), return_inverse=True)
+    clusters = len(names)
+    if clusters <= coefficients:
+        return []
+    if clusters < FEW_CLUSTERS:
+        return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
+    said = []
+    for name, values in zip(rows.columns, rows.matrix.T, strict=False):  # hidden columns come after the known ones
+        low, high = np.full(clusters, np.inf), np.full(clusters, -np.inf)
+        np.minimum.at(low, group, values)
+        np.maximum.at(high, group, values)
+        counts = np.unique(low, return_counts=True)[1]
+        if (low == high).all() and len(counts) == 2 and (fewer := counts.min()) < FEW_CLUSTERS / 2:
+            said.append(
+                f"Covariate {name!r} is the same within each cluster, and only {fewer} of {clusters} have its "
+                "rarer value: its standard error is too small."
+            )
+    return said

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import shlex
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -21,16 +20,15 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
-from rrjax.io.codings import read_reports
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.source import Source
-from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers
+from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, read_reports
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
-from rrjax.reports.questions import ColumnQuestions
-from rrjax.reports.yes_or_no import known_yes, said
+from rrjax.reports.kind import ColumnQuestions
+from rrjax.reports.parameters import known_yes, said
 
 if TYPE_CHECKING:
     from jaxtyping import ArrayLike
@@ -66,7 +64,6 @@ class Reports(ColumnQuestions):
     epsilon: float
     tallied: Tallied | None = None
     source: Source | None = None
-    """Their files; None for reports that were counted elsewhere."""
     from_counts: bool = False
     """Whether the files hold counts."""
     warnings: list[str] = dataclasses.field(default_factory=list)
@@ -160,23 +157,8 @@ class Reports(ColumnQuestions):
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     @property
-    def name(self) -> str:
-        """The name of the first file, for messages."""
-        return "the table of reports" if self.source is None else Path(self.source.files()[0]).name
-
-    @property
-    def paths(self) -> list[str] | None:
-        """The files as they were given; None without any."""
-        given: Any = () if self.source is None else self.source.paths
-        return [*given] or None
-
-    @property
     def files(self) -> Source:
-        """The files of the reports.
-
-        Raises:
-            ArgumentError, UsageError: There are none.
-        """
+        """The files of the reports."""
         if self.source is None:
             raise refusal("data", "single reports are needed, and these were counted: read their file")
         return self.source
@@ -184,7 +166,7 @@ class Reports(ColumnQuestions):
     @property
     def contradicted(self) -> bool:
         """Whether the tests of `check_contradictions` reject, all of them together at one level; tested once."""
-        from rrjax.reports.contradictions import check_contradictions
+        from rrjax.reports.testing import check_contradictions
 
         check_contradictions(self)
         return any(test["p_value"] * len(self.metadata_tests) <= FALSE_ALARM for test in self.metadata_tests.values())
@@ -196,7 +178,6 @@ class Reports(ColumnQuestions):
 
     @property
     def num_reports(self) -> int:
-        """N, the number of reports; missing ones do not count."""
         return self.counted.num_rows - self.counted.num_missing
 
     @property
@@ -225,11 +206,7 @@ class Reports(ColumnQuestions):
         return None if self.tallied is None or self.num_categories > MAX_CATEGORIES else self.tallied.mixture
 
     def reports(self, what: str) -> np.ndarray:
-        """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label.
-
-        Raises:
-            ArgumentError, UsageError: More reports × categories than fit in memory; `what` needs them.
-        """
+        """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label."""
         metadata = self.counted.metadata
         if self.tallied is None or self.design is not None or metadata is None:
             source = dataclasses.replace(self.files, column=self.counted.column)
@@ -283,13 +260,7 @@ class Reports(ColumnQuestions):
 
     @property
     def simulated(self) -> bool:
-        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return self.counted.metadata is not None and self.counted.metadata.simulated
-
-    @property
-    def called(self) -> str:
-        """The number of reports in words, for titles."""
-        return f"{self.num_reports:,} {'simulated reports (they protect nobody)' if self.simulated else 'reports'}"
 
     @property
     def num_categories(self) -> int:
@@ -319,7 +290,6 @@ class Reports(ColumnQuestions):
         return math.sqrt(np.max(self.rates.variance(0)) / self.num_reports)
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
         return {
             "reports": self.paths,
             "column": self.counted.column,
@@ -337,13 +307,8 @@ class Reports(ColumnQuestions):
         }
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
-        """The shares of the true values in files, or of those in a column of counts, `[K]`.
-
-        Raises:
-            DataError: Files that cannot be used, with the row and without the value.
-            ArgumentError, UsageError: Files of randomized reports, or of counts whose column was not named.
-        """
-        from rrjax.reports.truth import read_truth
+        """The shares of the true values in files, or of those in a column of counts, `[K]`."""
+        from rrjax.reports.comparison import read_truth
 
         return read_truth(source, counts, self)
 
@@ -366,42 +331,37 @@ class Reports(ColumnQuestions):
 
 
 def checked(reports: Reports) -> Reports:
-    """The reports, with the warnings that precede their estimates.
-
-    Raises:
-        DataError: There is one report.
-    """
-    if reports.num_reports < 2:
+    """The reports, with the warnings that precede their estimates; refuses a single report."""
+    counted, number = reports.counted, reports.num_reports
+    if number < 2:
         raise DataError(
             f"{reports.name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?",
             file=reports.name,
-            column=reports.counted.column,
+            column=counted.column,
         )
-    reports.warnings.extend(_warnings(reports))
-    return reports
-
-
-def _warnings(reports: Reports) -> list[str]:
-    """Warnings about a reports, which precede its estimates."""
-    counted, num_reports = reports.counted, reports.num_reports
-    warnings = []
-    if counted.domain_from_data and counted.metadata is None:  # the metadata hold the K of the mechanism
+    warnings, metadata = reports.warnings, counted.metadata
+    if counted.domain_from_data and metadata is None:  # the metadata hold the K of the mechanism
         warnings.append(
             f"The domain was taken from the data ({counted.domain.num_categories:,} categories). Categories that "
             f"nobody reported are unknown, K is too small, and the estimate is biased: give {option('domain')}."
         )
-        warnings += _missing_in(reports)
-    sampled = counted.metadata is not None and counted.metadata.sampled is not None  # then most reports are missing
-    if counted.num_missing and not sampled:
+        listed = [str(label) for label in reports.labels] if reports.num_categories <= MOST_LISTED else []
+        if odd := [label for label in listed if label.casefold() in MISSING]:
+            flags = option(f"missing={odd}", " ".join(f"--missing {shlex.quote(label)}" for label in odd))
+            look = form.number(len(odd), "category looks", "categories look")
+            warnings.append(f"{look} like a missing answer: {', '.join(map(repr, odd))}. If so, give {flags}.")
+    if counted.num_missing and (metadata is None or metadata.sampled is None):  # of sampled columns most are missing
         kinds = ", ".join(
-            f"{number:,} {'empty' if token == '' else repr(token)}" for token, number in counted.missing.items()
+            f"{many:,} {'empty' if token == '' else repr(token)}" for token, many in counted.missing.items()
         )
+        one = counted.num_missing == 1
         warnings.append(
-            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * (counted.num_missing == 1)} no report "
-            f"({kinds}), and {'is' if counted.num_missing == 1 else 'are'} left out."
+            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * one} no report ({kinds}), and "
+            f"{'is' if one else 'are'} left out."
         )
-    if counted.metadata is None and _may_be_counts(reports):
+    source = None if reports.from_counts or metadata is not None else reports.source
+    if source is not None and may_be_counts(source, counted):
         warnings.append(
             "The reports name each of their categories once, and the file has more columns. If one of them holds "
             f"counts, name it with {option('counts')}."
@@ -409,28 +369,22 @@ def _warnings(reports: Reports) -> list[str]:
     warnings += padded(counted.num_padded, "report")
     size = reports.num_categories
     # Of equal shares; of equal rates, it is the same for all shares.
-    squared_error = float(np.sum(np.broadcast_to(reports.rates.variance(1 / size), size))) / num_reports
+    squared_error = float(np.sum(np.broadcast_to(reports.rates.variance(1 / size), size))) / number
     if squared_error > 1:
-        needed = math.ceil(100 * num_reports * squared_error)
         warnings.append(
-            f"These {num_reports:,} reports carry little information at this ε and K: summed over the categories, "
+            f"These {number:,} reports carry little information at this ε and K: summed over the categories, "
             f"the squared error of the unbiased estimate is expected to be {squared_error:.3g}, and between two "
-            f"distributions it is never more than 2. To expect 0.01, collect {needed:,} reports."
+            f"distributions it is never more than 2. To expect 0.01, collect "
+            f"{math.ceil(100 * number * squared_error):,} reports."
         )
-    if reports.simulated:
-        warnings.append(f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody.")
-    return warnings
+    warnings += simulation(reports.simulated)
+    return reports
 
 
-def _missing_in(reports):
-    """A warning about categories that look like missing answers."""
-    listed = [str(label) for label in reports.labels] if reports.num_categories <= MOST_LISTED else []
-    odd = [label for label in listed if label.casefold() in MISSING]
-    if not odd:
-        return []
-    flags = option(f"missing={odd}", " ".join(f"--missing {shlex.quote(label)}" for label in odd))
-    look = form.number(len(odd), "category looks", "categories look")
-    return [f"{look} like a missing answer: {', '.join(map(repr, odd))}. If so, give {flags}."]
+def simulation(simulated: bool) -> list[str]:
+    """A warning about reports that were made from a seed."""
+    said = f"The reports are a simulation (made with {option('a seed=', '--seed')}); they protect nobody."
+    return [said] * simulated
 
 
 def padded(number: int, what: str) -> list[str]:
@@ -447,7 +401,3 @@ def may_be_counts(source: Source, counted: CountedReports) -> bool:
     """Whether a table that was read row by row may hold counts in another column: it names each category once."""
     named = counted.counts[counted.counts > 0]
     return len(named) > 1 and named.max() == 1 and len(column_names(source)) > 1
-
-
-def _may_be_counts(reports):
-    return not reports.from_counts and reports.source is not None and may_be_counts(reports.source, reports.counted)

@@ -22,9 +22,7 @@ from rrjax.reports.reading import in_float64, read_source
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
-    from rrjax.reports.joint import JointShares
-    from rrjax.reports.pairs import Pairs
-    from rrjax.reports.tree import Tree
+    from rrjax.reports.association import JointShares, Pairs, Tree
 
 MOST_CELLS = 1 << 21
 """Limit of the number of cells of a joint table."""
@@ -54,16 +52,7 @@ class SeparateColumns(Kind):
 
     @classmethod
     def of_source(cls, source: Source, flag: str = "REPORTS") -> SeparateColumns:
-        """All columns of reports that files have.
-
-        Args:
-            source: The files.
-            flag: The flag of the command line that asks for several columns, for messages.
-
-        Raises:
-            DataError: Files that cannot be used.
-            ArgumentError, UsageError: They have no several columns that were randomized separately.
-        """
+        """All columns of reports that files have."""
         known = source.columns()
         if len(known) < 2:
             raise refusal(
@@ -86,16 +75,7 @@ class SeparateColumns(Kind):
         return self.loaded[name]
 
     def about(self, columns: str | Sequence[str] | None, flag: str) -> SeparateColumns:
-        """The columns that a question is about; None are all.
-
-        Args:
-            columns: Their names.
-            flag: The flag of the command line that asks the question.
-
-        Raises:
-            ArgumentError, UsageError: There are no such columns, fewer than two, or more than a user reports where the
-                question is about all of them together.
-        """
+        """The columns that a question is about; None are all."""
         given = listed_in("--joint", columns) if isinstance(columns, str) else columns
         names = self.names if given is None else tuple(given)
         odd = next((name for name in names if name not in self.names or names.count(name) > 1), None)
@@ -119,11 +99,6 @@ class SeparateColumns(Kind):
         chosen = self if names == self.names else SeparateColumns(self.source, names, self.loaded)
         _ = chosen.warnings  # tested with the question, not where the answer is shown
         return chosen
-
-    @property
-    def name(self) -> str:
-        """The name of the first file, for messages."""
-        return Path(self.source.files()[0]).name
 
     @property
     def metadata(self) -> list[Metadata]:
@@ -163,7 +138,6 @@ class SeparateColumns(Kind):
 
     @property
     def simulated(self) -> bool:
-        """Whether the metadata say that the reports were made from a seed, which protects nobody."""
         return any(each.simulated for each in self.metadata)
 
     @property
@@ -187,10 +161,8 @@ class SeparateColumns(Kind):
         ]
 
     def facts(self) -> dict[str, Any]:
-        """As fields of a JSON object."""
-        paths: Any = self.source.paths
         return {
-            "reports": [*paths],
+            "reports": self.paths,
             "columns": list(self.names),
             "num_reports": self.num_users,
             "num_complete": self.num_complete,
@@ -213,7 +185,7 @@ class SeparateColumns(Kind):
             ArgumentError, UsageError: Columns that there are not, that no user reports together, or with too large a
                 joint table; a level outside of (0, 1).
         """
-        from rrjax.reports.joint import joint_of
+        from rrjax.reports.association import joint_of
 
         check_rate("level", level)
         return joint_of(self.about(columns, "--joint"), level)
@@ -230,7 +202,7 @@ class SeparateColumns(Kind):
         Raises:
             ArgumentError, UsageError: Each user reports one column; a level outside of (0, 1).
         """
-        from rrjax.reports.pairs import pairs_of
+        from rrjax.reports.association import pairs_of
 
         check_rate("level", level)
         return pairs_of(self.about(None, "--all-pairs"), level)
@@ -249,13 +221,12 @@ class SeparateColumns(Kind):
             ArgumentError, UsageError: Columns that there are not, or a pair with too large a table; each user reports
                 one column; a level outside of (0, 1).
         """
-        from rrjax.reports.tree import tree_of
+        from rrjax.reports.association import tree_of
 
         check_rate("level", level)
         return tree_of(self.about(columns, "--tree"), level)
 
     def summary(self) -> str:
-        """A sentence about the collection."""
         complete = self.num_complete
         some = f", {complete:,} of them in all of these" if self.is_partial and complete else ""
         if self.sampled is not None and not complete:

@@ -1,9 +1,12 @@
-"""The shares of all categories: what reports answer first."""
+"""The shares of all categories: estimates, exact intervals, and the table of both, what reports answer first."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,30 +15,23 @@ import numpy as np
 
 import rrjax
 from rrjax import inference
-from rrjax.data.errors import check_rate, option, refusal
-from rrjax.estimators.catalogue import ESTIMATORS
+from rrjax.data.errors import ArgumentError, check_rate, option, refusal
+from rrjax.data.tally import evidence, num_tests
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Estimator
 from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
+from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
-from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.estimates import (
-    Estimate,
-    ShareIntervals,
-    cells_of,
-    check_estimator,
-    estimated,
-    of_reports,
-    rows_of,
-    share_figure,
-    share_intervals,
-    side_by_side,
-    too_large,
-)
+from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.reports import Reports
+from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
+"""Limit of the distance of a distribution from the simplex, which rounding explains."""
+ESTIMATOR_FLAG = "--estimator"
 PLAIN = {CLOSEST: "closest", CLOSEST_IN_ORDER: "closest", LIKELIEST: "likeliest", MAXIMIZER: "likeliest"}
 """Headings of the columns if no estimator is named."""
 NO_DIFFERENCE = 0.25
@@ -44,65 +40,265 @@ HIDING = 0.25
 """Standard error of a share from which an interval is about as wide as all possible shares."""
 ROUNDING = 1e-9
 """Limit of a difference between two shares that rounding explains."""
+BAR = 16
+"""Width of the bar of the largest share."""
 
 
-def heading(estimate: Estimate) -> str:
-    """The heading of an estimate that runs by default; the closest is called so only if the reports determine it."""
-    return estimate.title if estimate.undetermined else PLAIN[estimate.estimator.name]
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """The estimate of one estimator, with its likelihood."""
+
+    estimator: Estimator
+    theta: np.ndarray
+    """`[K]`, shares in [0, 1] where it is a distribution."""
+    nll: float
+    """Negative log-likelihood, nats per report; NaN if it cannot be computed or the estimate is not a distribution."""
+    certificate: dict[str, float]
+    """Bounds on its distance from the maximum likelihood, NaN as `nll` is; and its distance from the simplex."""
+    note: str
+    """An explanation that follows its title and a colon."""
+    caution: str
+    """A warning against a wrong reading, if it needs one."""
+    undetermined: bool = False
+    """Whether the reports hardly determine it, so that it rests on general assumptions."""
+
+    @property
+    def title(self) -> str:
+        """Its name in tables."""
+        return self.estimator.title
+
+    @property
+    def num_positive(self) -> int:
+        """The number of categories with a positive share."""
+        return int((self.theta > 0).sum())
+
+    @property
+    def proper(self) -> bool:
+        """Whether it is a distribution: shares of at least zero that sum to one, up to rounding."""
+        return bool(max(abs(self.theta.sum() - 1), -self.theta.min()) <= SIMPLEX_TOLERANCE[self.theta.dtype.name])
+
+    def measured(self, metric: str, value: Any) -> float:
+        """The value of a metric of the catalogue; NaN if it is defined for distributions only and this is none."""
+        return float(value) if self.proper or not METRICS[metric].simplex else math.nan
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "estimator": self.estimator.name,
+            "num_positive": self.num_positive,
+            "nll": self.nll,
+            "certificate": self.certificate,
+        }
 
 
-def advice(reports: Reports, estimates: list[Estimate], headings: list[str]) -> str:
-    """A sentence that says which of the leading estimates to report, or that none is worth it, and why."""
-    closest, quoted = estimates[0], [f'"{each}"' for each in headings]
-    average, noise = 1 / reports.num_categories, reports.standard_error
-    noisy = f"the noise of a share ({form.percent(noise)})"
-    if noise >= HIDING:
-        return f"Report the intervals, not an estimate: {noisy} hides shares up to {form.percent(min(2 * noise, 1))}."
-    if closest.undetermined:
-        return "Report the intervals, not an estimate: the reports hardly determine it, so it rests on assumptions."
-    larger = f"{noisy} is larger than an average share ({form.percent(average)})" if noise > average else ""
-    if len(estimates) == 1:
-        return f"Report {quoted[0]}{larger and f': {larger}'}; likeliest is not computed: {too_large(reports)}."
-    apart = float(np.max(np.abs(closest.theta - estimates[1].theta)))
-    if apart <= ROUNDING:
-        return f"Report {quoted[0]}; {quoted[1]} is the same."
-    if apart <= NO_DIFFERENCE * noise:
-        return f"Report {quoted[0]}; {quoted[1]} differs by at most {form.percent(apart)}, little beside {noisy}."
-    why = larger or "its expected error is smaller"
-    follows = "the noise" if larger else noisy
-    return f"Report {quoted[0]}: {why}; {quoted[1]} follows {follows}, and differs by up to {form.percent(apart)}."
+def check_estimator(name: str, argument: str = "estimator") -> None:
+    """Refuses a name that is not in the catalogue."""
+    if name not in ESTIMATORS:
+        problem = f"{option(argument, ESTIMATOR_FLAG)} must be one of {', '.join(ESTIMATORS)}; got {name!r}"
+        raise refusal(argument, problem, flag=ESTIMATOR_FLAG, value=name)
 
 
-def publication(reports: Reports, estimate: Estimate, intervals: ShareIntervals) -> str:
-    """A sentence to publish with a simultaneous interval: on the largest category or, of yes and no, on yes."""
-    place = int(np.argmax(estimate.theta)) if reports.yes is None else reports.yes
-    limits: tuple[np.ndarray, np.ndarray] = (intervals.lower, intervals.upper)
-    if not intervals.simultaneous:  # the largest was picked after looking
-        found = inference.intervals(*reports.support_arguments, intervals.level, simultaneous="bonferroni")
-        limits = np.asarray(found.lower), np.asarray(found.upper)
-    interval = form.between(limits[0][place], limits[1][place])
-    about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
-    note = "" if reports.design is None else f" ({reports.design.note})"
-    users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
+def estimated(reports: Reports, name: str, argument: str = "estimator") -> Estimate:
+    """Runs one estimator of the catalogue, with key 0 if it needs one; `argument` is what it was named with."""
+    entry = ESTIMATORS[name]
+    given, joint = reports.arguments_for(entry), reports.likelihood_arguments
+    if given is None:
+        called, others = option(argument, ESTIMATOR_FLAG), ESTIMATORS.values()
+        able = ", ".join(other.name for other in others if other.needs == "tally" and not other.by_name)
+        problem = f"needs the likelihood of whole reports; {too_large(reports)}. Choose one of {able}"
+        if entry.needs == "counts":
+            problem = (
+                f"is for {rrjax.RandomizedResponse.name} only; {reports.name} was made by {reports.mechanism.name}. "
+                f"For maximum likelihood use {called} {MAXIMIZER}"
+            )
+        raise refusal(argument, f"{called} {name} {problem}", flag=ESTIMATOR_FLAG, value=name)
+    theta, found = entry.found(*given, reports.whole)
+    certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
+    if joint is not None:
+        certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
+        nll = float(rrjax.nll(theta, *joint))
+    note, caution = entry.texts(given[0], found, certificate["gap"])
+    if entry.whole_reports and reports.tallied is not None and reports.design is None:
+        note += "; from whole reports" if reports.whole is not None else "; from support counts, not whole reports"
+    undetermined = bool(getattr(found, "undetermined", False))
+    estimate = Estimate(entry, np.asarray(theta), nll, certificate, note, caution, undetermined)
+    if estimate.proper:
+        return estimate
+    off = {"simplex_violation": certificate["simplex_violation"]}
+    certificate = dict.fromkeys(certificate, math.nan) | off
+    return dataclasses.replace(estimate, nll=estimate.measured("nll", nll), certificate=certificate)
+
+
+def too_large(reports: Reports) -> str:
+    """The reason why the likelihood of whole reports is not computed."""
+    if reports.num_reports * reports.num_categories <= MAX_CELLS:
+        return "only their support counts are known"
     return (
-        f"{about} of these {users} have {form.printable(reports.labels[place])} as {reports.counted.column} "
-        f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
-        f"{reports.num_categories:,} categories; it holds for the population too, if the users are a random sample "
-        f"of it). Each value was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}; "
-        f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
+        f"{reports.num_reports:,} reports × {reports.num_categories:,} categories are more than the limit of "
+        f"{MAX_CELLS:,}"
     )
 
 
-def leading(reports: Reports, ordered: bool = False) -> list[str]:
-    """The closest estimator and, if the likelihood of these reports can be computed, the likeliest one."""
-    likeliest = LIKELIEST if reports.tallied is None else MAXIMIZER
-    able = reports.arguments_for(ESTIMATORS[likeliest]) is not None
-    return [CLOSEST_IN_ORDER if ordered else CLOSEST] + [likeliest] * able
+def side_by_side(tasks: Iterable[Callable[[], Any]]) -> list[Any]:
+    """The results of independent tasks in float64: while one is traced, XLA compiles or runs another."""
+
+    def wide(task):
+        with jax.enable_x64(True):  # of the thread that computes
+            return task()
+
+    with ThreadPoolExecutor(2) as pool:
+        # A thread has no context of its own, such as whether messages name flags.
+        running = [pool.submit(copy_context().run, wide, task) for task in tasks]
+        return [each.result() for each in running]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShareIntervals:
+    """Exact intervals of all shares, and which categories are significantly above zero."""
+
+    level: float
+    fdr: float
+    at_once: bool
+    lower: np.ndarray
+    """`[K]`, lower limits of the shares; NaN without an interval."""
+    upper: np.ndarray
+    discovered: np.ndarray
+    """`[K]`, which categories are significantly above zero, at the false discovery rate."""
+    num_tests: int
+    """Number of categories that say something of their own: one of two, whose shares add up to one."""
+
+    def misses(self, theta: np.ndarray) -> np.ndarray:
+        """Which shares of an estimate lie outside their intervals, by more than rounding."""
+        slack = 1e-9
+        return (theta < self.lower - slack) | (theta > self.upper + slack)
+
+    @property
+    def simultaneous(self) -> bool:
+        """Whether all intervals hold together at their level."""
+        return self.at_once or self.num_tests == 1
+
+    @property
+    def contradicted(self) -> np.ndarray:
+        """Which categories have no interval, because no share explains so few or so many reports."""
+        return np.isnan(self.lower)
+
+    @property
+    def title(self) -> str:
+        """The heading of their column."""
+        return form.interval(self.level)
+
+
+def share_intervals(reports: Reports, level: float, fdr: float, at_once: bool) -> ShareIntervals:
+    """Computes exact intervals and discoveries; adds warnings to the reports if no share explains its reports."""
+    given = reports.support_arguments
+    simultaneous = "bonferroni" if at_once else None
+    lower, upper = map(np.asarray, inference.intervals(*given, level, simultaneous=simultaneous))
+    discovered = np.asarray(inference.discoveries(*given, fdr, dependence=reports.mechanism.dependence))
+    check_contradictions(reports)
+    return ShareIntervals(level, fdr, at_once, lower, upper, discovered, int(num_tests(evidence(*given))))
+
+
+def simultaneous_limits(reports: Reports, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The limits of all shares, `[K]` each, which hold together."""
+    with jax.enable_x64(True):
+        found = inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni")
+    return np.asarray(found.lower), np.asarray(found.upper)
+
+
+def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
+    """Numbers of the categories with the largest shares, in decreasing order; ties in the order of the domain."""
+    if top < 1:
+        raise ArgumentError.about("top", f"must be at least 1, got {top}", value=top)
+    if top >= len(theta):
+        return np.argsort(-theta, kind="stable")
+    least = np.partition(theta, len(theta) - top)[len(theta) - top]
+    at_least = np.flatnonzero(~(theta < least))  # NaN included
+    return at_least[np.argsort(-theta[at_least], kind="stable")][:top]
+
+
+def rows_of(columns: Mapping[str, np.ndarray], leading: np.ndarray, top: int) -> list[dict[str, Any]]:
+    """The largest categories by the leading estimate, as JSON objects."""
+    places = largest_of(leading, top)
+    return rows_of_table({name: each[places] for name, each in columns.items()})
+
+
+def cells_of(
+    reports: Reports, estimates: Sequence[tuple[str, np.ndarray]], top: int, more: Sequence[Any], *, bars: bool = False
+) -> Cells:
+    """The largest categories by the first estimate: counts, estimates by their headings, and more columns."""
+    counts, first = reports.counts, estimates[0][1]
+    places = largest_of(first, top)
+    columns: list[Any] = [("category", reports.labels, form.printable)]
+    counted = (counts, "{:,}".format), (counts / reports.num_reports, form.percent)
+    columns += [(name, *each) for name, each in zip(of_reports(reports), counted, strict=True)]
+    columns += [(name, theta, form.share) for name, theta in estimates]
+    left = reports.num_categories - len(places)
+    rest = rest_of(left, "category", "categories", 1 - float(first[places].sum()))
+    return table_of([*columns, *more], places, rest=rest, bars=bars)
+
+
+def share_figure(
+    reports: Reports,
+    estimates: list[Estimate],
+    truth: np.ndarray | None,
+    level: float,
+    titles: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws estimates with simultaneous intervals, because the figure shows the largest categories.
+
+    Of a design with a yes it shows the share of yes alone. A category is marked if its interval excludes zero, so that
+    mark and interval agree.
+    """
+    from rrjax.figures import estimate_figure
+
+    drawn = slice(None) if reports.yes is None else [reports.yes]
+    lower, upper = (limit[drawn] for limit in simultaneous_limits(reports, level))
+    return estimate_figure(
+        reports.labels[drawn],
+        {estimate.estimator.name: estimate.theta[drawn] for estimate in estimates},
+        standard_error=reports.standard_error,
+        truth=None if truth is None else truth[drawn],
+        limits=(lower, upper),
+        limits_label=f"{form.interval(level)}, all at once",
+        found=lower > 0,
+        title=f"{reports.called} in column {reports.counted.column}, "
+        f"K = {reports.num_categories:,}, ε = {reports.epsilon:.4g}",
+        titles=titles,
+        ax=ax,
+    )
+
+
+def of_reports(reports: Reports) -> dict[str, str]:
+    """Explains the two columns of counts, by their headings."""
+    number = f"how many of the {reports.num_reports:,}"
+    what = "answers" if reports.design is not None else "reports"
+    share = f"the share of all {what} that name the category; it is not an estimate, because the randomization is not "
+    share += "undone"
+    if reports.design is not None:
+        slope = form.percent(float(reports.design.affine.truth))
+        return {
+            "answers": f"{number} answers name the category; the probability of an answer is affine in the share of "
+            f"its category, with the slope {slope}",
+            "raw share": share,
+        }
+    p, q = form.percent(float(reports.rates.p)), form.percent(float(reports.rates.q))
+    law = f"its user's category with probability {p} and each other category with probability {q}"
+    if reports.tallied is None:
+        return {"reports": f"{number} reports name the category; a report names {law}", "raw share": share}
+    return {
+        "support": f"{number} reports support the category; a report supports {law}",
+        "support rate": "the share of all reports that support the category; a report may support several categories, "
+        "so the rates may sum to more than 100\N{NO-BREAK SPACE}%; it is not an estimate, because the randomization is "
+        "not undone",
+    }
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Shares(Answer):
-    """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals."""
+    """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals.
+
+    `columns` are `[K]` each: label, count, the estimates, lower, upper, discovered.
+    """
 
     reports: Reports
     estimates: list[Estimate]
@@ -123,8 +319,10 @@ class Shares(Answer):
 
     @cached_property
     def headings(self) -> list[str]:
-        """The names of the estimates in tables."""
-        return [each.title if self.named else heading(each) for each in self.estimates]
+        """The names of the estimates in tables; the closest is called so only if the reports determine it."""
+        return [
+            each.title if self.named or each.undetermined else PLAIN[each.estimator.name] for each in self.estimates
+        ]
 
     @cached_property
     def names(self) -> list[str]:
@@ -132,38 +330,66 @@ class Shares(Answer):
         return [each.estimator.name if self.named else PLAIN[each.estimator.name] for each in self.estimates]
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """`[K]` each: label, count, the estimates, lower, upper, discovered."""
-        found = {"label": self.reports.labels, "count": self.reports.counts, **self._thetas}
+    def _table(self):
+        thetas = {name: each.theta for name, each in zip(self.names, self.estimates, strict=True)}
+        found = {"label": self.reports.labels, "count": self.reports.counts, **thetas}
         limits = {"lower": self.intervals.lower, "upper": self.intervals.upper}
-        return self.reports.table(found | limits | {"discovered": self.intervals.discovered})
-
-    @property
-    def _thetas(self):
-        return {name: each.theta for name, each in zip(self.names, self.estimates, strict=True)}
+        return found | limits | {"discovered": self.intervals.discovered}
 
     @property
     def advice(self) -> str | None:
         """Which estimate to report, and why; None where one was named, or the reports contradict their mechanism."""
         if self.named or self.reports.contradicted:
             return None
-        return advice(self.reports, self.estimates, self.headings)
+        closest, quoted = self.estimate, [f'"{each}"' for each in self.headings]
+        average, noise = 1 / self.reports.num_categories, self.reports.standard_error
+        noisy = f"the noise of a share ({form.percent(noise)})"
+        if noise >= HIDING:
+            hidden = form.percent(min(2 * noise, 1))
+            return f"Report the intervals, not an estimate: {noisy} hides shares up to {hidden}."
+        if closest.undetermined:
+            return "Report the intervals, not an estimate: the reports hardly determine it, so it rests on assumptions."
+        larger = f"{noisy} is larger than an average share ({form.percent(average)})" if noise > average else ""
+        if len(self.estimates) == 1:
+            why = larger and f": {larger}"
+            return f"Report {quoted[0]}{why}; likeliest is not computed: {too_large(self.reports)}."
+        apart = float(np.max(np.abs(closest.theta - self.estimates[1].theta)))
+        if apart <= ROUNDING:
+            return f"Report {quoted[0]}; {quoted[1]} is the same."
+        if apart <= NO_DIFFERENCE * noise:
+            return f"Report {quoted[0]}; {quoted[1]} differs by at most {form.percent(apart)}, little beside {noisy}."
+        why, follows = larger or "its expected error is smaller", "the noise" if larger else noisy
+        return f"Report {quoted[0]}: {why}; {quoted[1]} follows {follows}, and differs by up to {form.percent(apart)}."
 
     @cached_property
     def to_publish(self) -> str:
-        """A sentence to publish; empty where the reports contradict their mechanism, or the estimate is none."""
-        if self.reports.contradicted or not self.estimate.proper:
+        """A sentence to publish, with a simultaneous interval: on the largest category or, of yes and no, on yes.
+
+        Empty where the reports contradict their mechanism, or the estimate is no distribution.
+        """
+        reports, estimate, intervals = self.reports, self.estimate, self.intervals
+        if reports.contradicted or not estimate.proper:
             return ""
-        with jax.enable_x64(True):
-            return publication(self.reports, self.estimate, self.intervals)
+        place = int(np.argmax(estimate.theta)) if reports.yes is None else reports.yes
+        limits = self.limits
+        if not intervals.simultaneous:  # the largest was picked after looking
+            limits = simultaneous_limits(reports, intervals.level)
+        interval = form.between(limits[0][place], limits[1][place])
+        about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
+        note = "" if reports.design is None else f" ({reports.design.note})"
+        users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
+        return (
+            f"{about} of these {users} have {form.printable(reports.labels[place])} as {reports.counted.column} "
+            f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
+            f"{reports.num_categories:,} categories; it holds for the population too, if the users are a random sample "
+            f"of it). Each value was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}; "
+            f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
+        )
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The reports, the estimates with their certificates, and what the intervals found."""
-        intervals, theta = self.intervals, self.estimate.theta
-        misses = intervals.misses(theta)
+    def _results(self):
+        intervals, misses = self.intervals, self.intervals.misses(self.estimate.theta)
         return {
-            **self.reports.facts(),
             "standard_error": self.reports.standard_error,
             **{name: each.facts() for name, each in zip(self.names, self.estimates, strict=True)},
             "level": intervals.level,
@@ -179,27 +405,102 @@ class Shares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """Which categories are significantly above zero, which intervals these are, which estimate to report."""
-        return [*confidence_sentences(self.reports, self.intervals), *filter(None, [self.advice])]
+        intervals, size = self.intervals, self.reports.num_categories
+        number, rate = int(intervals.discovered.sum()), f"false discovery rate {form.in_full(intervals.fdr)}"
+        rest = "" if number == size else "; the others may be rare or empty"
+        are = "is" if number == 1 else "are"
+        significant = f"● {number:,} of {size:,} categories {are} significantly above zero ({rate}){rest}."
+        if not number:
+            significant = f"No category is significantly above zero ({rate})."
+        level = f"{form.in_full(intervals.level)} confidence"
+        which = f"The intervals are simultaneous: all of them hold the true shares, with {level}."
+        if not intervals.simultaneous:
+            which = (
+                f"Each interval holds the true share of its category with {level}; for categories picked after "
+                f"looking, such as the largest, use {option('simultaneous=True', '--at-once')}: simultaneous "
+                "intervals, which are wider."
+            )
+        return [significant, which, *filter(None, [self.advice])]
 
     @property
     def cautions(self) -> list[str]:
-        """Estimates that rest on assumptions, and shares outside of their interval."""
-        return cautions(self.reports, self.estimates, self.intervals, self.headings[0])
+        intervals, said = self.intervals, [each.caution for each in self.estimates if each.caution]
+        if contradicted := int(intervals.contradicted.sum()):
+            marked = "category (marked !)", "categories (marked !)", 1 - intervals.level, "in any category"
+            said.append(self.reports.without_interval(contradicted, *marked))
+        number = int(intervals.discovered.sum())
+        if outside := int((intervals.misses(self.estimate.theta) & intervals.discovered).sum()):
+            of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
+            said.append(
+                f"{self._called[0]} lies outside the interval of {of} marked ●. An estimate makes all shares "
+                "fit together; an interval is about one share. For a category that you chose before looking, believe "
+                "the interval."
+            )
+        return said
+
+    @property
+    def _called(self):
+        """The headings of the estimates, with the names of their estimators."""
+        both = zip(self.headings, self.estimates, strict=True)
+        return [heading if heading == each.title else f"{heading} ({each.title})" for heading, each in both]
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column, the certificate and the noise are, and a sentence to publish."""
-        found = explanations(self.reports, self.estimates, self.headings, self.intervals)
-        return found | {"to publish": self.to_publish}
+        reports, intervals, found, names = self.reports, self.intervals, self.estimates[-1], self._called
+        words = of_reports(reports) | {name: each.note for name, each in zip(names, self.estimates, strict=True)}
+        # The likelihood of other mechanisms is known up to a factor only.
+        has_nll = (reports.tallied is None or reports.design is not None) and found.proper
+        nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
+        positive = (
+            f"{found.num_positive:,} of {reports.num_categories:,} categories "
+            f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
+        )
+        words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
+        marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
+        if not intervals.simultaneous:
+            marks = "among many categories some intervals exclude zero by chance, and these have no mark"
+        return words | {
+            "certificate": self._certificate,
+            intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, "
+            "which makes all shares fit together, may lie outside",
+            "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, "
+            f"on average (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}",
+            "noise": f"standard error of the unbiased estimate of an empty category: "
+            f"{form.percent(reports.standard_error)}",
+            "to publish": self.to_publish,
+        }
+
+    @property
+    def _certificate(self):
+        """The distance of the last estimate from the maximum of the likelihood, in words."""
+        found = self.estimates[-1]
+        if self.reports.likelihood_arguments is None:
+            return f"none: the likelihood of whole reports is not computed, {too_large(self.reports)}"
+        if not found.proper:
+            return "none: this estimate is not a distribution"
+        said = f"log-likelihood within {form.at_most(found.certificate['gap'])} of the maximum (nats per report)"
+        near = found.certificate["l1_bound"] / 2
+        bound = f"; total variation at most {form.at_most(min(near, 1))} from the maximum likelihood estimate"
+        return said + bound * math.isfinite(near)
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """The categories with the largest shares."""
-        return cells_of(self.reports, self.estimates, self.headings, top, intervals=self.intervals)
+        intervals, first = self.intervals, self.estimate.theta
+        widest = max(float(first.max()), 1e-300)
+        more = [
+            (intervals.title, np.transpose(self.limits), lambda limits: form.between(*limits)),
+            (
+                "",
+                np.transpose([intervals.discovered, intervals.contradicted]),
+                lambda on: "●" * bool(on[0]) + "!" * bool(on[1]),
+            ),
+            ("", first, lambda share: "█" * round(BAR * max(float(share), 0) / widest)),
+        ]
+        shown = [(heading, each.theta) for heading, each in zip(self.headings, self.estimates, strict=True)]
+        return cells_of(self.reports, shown, top, more, bars=True)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """The categories with the largest shares."""
-        return {"top": rows_of(self.reports, self._thetas, top, intervals=self.intervals)}
+        contradicted = {"contradicted": self.intervals.contradicted}
+        return {"top": rows_of(self._table | contradicted, self.estimate.theta, top)}
 
     def figure(self, ax: Axes | None = None) -> Figure:
         """The largest categories with simultaneous intervals, and all shares by rank."""
@@ -218,97 +519,10 @@ def shares_of(
     if estimator is not None and ordered:
         problem = f"{option('estimator')} names one, {option('ordered')} asks for another one: give one of the two"
         raise refusal("ordered", problem, value=estimator)
-    names = leading(reports, ordered) if estimator is None else [estimator]
+    names = [estimator or (CLOSEST_IN_ORDER if ordered else CLOSEST)]
+    likeliest = LIKELIEST if reports.tallied is None else MAXIMIZER
+    if estimator is None and reports.arguments_for(ESTIMATORS[likeliest]) is not None:
+        names.append(likeliest)
     tasks = [partial(estimated, reports, name) for name in names]
-    *estimates, intervals = side_by_side(
-        [*tasks, partial(share_intervals, reports, level, fdr, at_once=simultaneous)],
-    )
+    *estimates, intervals = side_by_side([*tasks, partial(share_intervals, reports, level, fdr, simultaneous)])
     return Shares(reports, estimates, intervals, estimator is not None)
-
-
-def confidence_sentences(reports: Reports, intervals: ShareIntervals) -> list[str]:
-    """Two sentences: which categories are significantly above zero, and which intervals these are."""
-    number, size = int(intervals.discovered.sum()), reports.num_categories
-    rate = f"false discovery rate {form.in_full(intervals.fdr)}"
-    rest = "" if number == size else "; the others may be rare or empty"
-    significant = (
-        f"● {number:,} of {size:,} categories {'is' if number == 1 else 'are'} significantly above zero ({rate}){rest}."
-        if number
-        else f"No category is significantly above zero ({rate})."
-    )
-    level = f"{form.in_full(intervals.level)} confidence"
-    if intervals.simultaneous:
-        return [significant, f"The intervals are simultaneous: all of them hold the true shares, with {level}."]
-    return [
-        significant,
-        f"Each interval holds the true share of its category with {level}; for categories picked after looking, such "
-        f"as the largest, use {option('simultaneous=True', '--at-once')}: simultaneous intervals, which are wider.",
-    ]
-
-
-def cautions(reports: Reports, estimates: list[Estimate], intervals: ShareIntervals, heading: str) -> list[str]:
-    """Warnings that prevent a wrong reading of the table."""
-    found = estimates[0]
-    said = [each.caution for each in estimates if each.caution]
-    contradicted = int(intervals.contradicted.sum())
-    if contradicted:
-        said.append(
-            reports.without_interval(
-                contradicted, "category (marked !)", "categories (marked !)", 1 - intervals.level, "in any category"
-            )
-        )
-    number, outside = int(intervals.discovered.sum()), int((intervals.misses(found.theta) & intervals.discovered).sum())
-    if outside:
-        of = "the category" if number == 1 else f"{outside:,} of the {number:,} categories"
-        said.append(
-            f"{_named(heading, found)} lies outside the interval of {of} marked ●. An estimate makes all shares "
-            "fit together; an interval is about one share. For a category that you chose before looking, believe the "
-            "interval."
-        )
-    return said
-
-
-def explanations(
-    reports: Reports, estimates: list[Estimate], headings: list[str], intervals: ShareIntervals
-) -> dict[str, str]:
-    """Explains each column, the certificate and the noise of the reports."""
-    found, names = estimates[-1], [_named(*each) for each in zip(headings, estimates, strict=True)]
-    words = of_reports(reports) | {name: each.note for name, each in zip(names, estimates, strict=True)}
-    # The likelihood of other mechanisms is known up to a factor only.
-    has_nll = (reports.tallied is None or reports.design is not None) and found.proper
-    nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
-    positive = (
-        f"{found.num_positive:,} of {reports.num_categories:,} categories "
-        f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
-    )
-    words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
-    marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
-    if not intervals.simultaneous:
-        marks = "among many categories some intervals exclude zero by chance, and these have no mark"
-    return words | {
-        "certificate": _certificate(reports, found),
-        intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, which "
-        "makes all shares fit together, may lie outside",
-        "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, on "
-        f"average (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}",
-        "noise": "standard error of the unbiased estimate of an empty category: "
-        f"{form.percent(reports.standard_error)}",
-    }
-
-
-def _named(heading: str, found: Estimate) -> str:
-    return heading if heading == found.title else f"{heading} ({found.title})"
-
-
-def _certificate(reports: Reports, found: Estimate) -> str:
-    """A sentence that bounds the distance of an estimate from the maximum of the likelihood."""
-    if reports.likelihood_arguments is None:
-        return f"none: the likelihood of whole reports is not computed, {too_large(reports)}"
-    if not found.proper:
-        return "none: this estimate is not a distribution"
-    near = found.certificate["l1_bound"] / 2
-    bound = f"; total variation at most {form.at_most(min(near, 1))} from the maximum likelihood estimate"
-    return (
-        f"log-likelihood within {form.at_most(found.certificate['gap'])} of the maximum (nats per report)"
-        f"{bound if math.isfinite(near) else ''}"
-    )

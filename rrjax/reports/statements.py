@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from rrjax.data.arguments import as_probability
-from rrjax.data.errors import for_callers, for_commands, option, refusal
+from rrjax.data.errors import check_rate, for_callers, for_commands, option, refusal
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.contradictions import check_contradictions
-from rrjax.reports.estimates import largest_of
-from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of
-from rrjax.reports.public_columns import parts_of, population_shares
+from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of, parts_of, population_shares
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
+from rrjax.reports.shares import largest_of
+from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,15 +56,18 @@ class Statements(Answer):
 
         The value and the limits are numbers, or texts where some of them are labels.
         """
-        rows = [each.facts() for each in self.estimates]
-        return self.reports.table({name: _column(name, [row[name] for row in rows]) for name in rows[0]})
+        rows, found = [each.facts() for each in self.estimates], {}
+        for name in rows[0]:
+            values = [None if row[name] != row[name] else row[name] for row in rows]  # NaN
+            if name in ("statement", "kind", "of") or any(isinstance(each, str) for each in values):
+                found[name] = np.asarray(["" if each is None else str(each) for each in values], object)
+            else:
+                found[name] = np.asarray([math.nan if each is None else each for each in values])
+        return self.reports.table(found)
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The reports, what was asked, and how many estimates have no interval, or are impossible."""
+    def _results(self):
         return {
-            **self.reports.facts(),
-            "warnings": self.warnings,
             "level": self.level,
             "by": self.by,
             "weights": self.weights,
@@ -77,7 +78,6 @@ class Statements(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """The kinds of the intervals, for how many users they hold, and how many estimates are impossible."""
         count = sum(each.impossible for each in self.estimates)
         number = form.number(count, "estimate is", "estimates are")
         beyond = f" {number} impossible, as unbiased ones may be: believe the interval."
@@ -85,13 +85,11 @@ class Statements(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        """How many estimates have no interval, and why."""
         number = sum(each.contradicted for each in self.estimates)
         return [self.reports.without_interval(number, "row", "rows", 1 - self.level, "for each row")] * (number > 0)
 
     @property
     def words(self) -> dict[str, str]:
-        """What each column and row is."""
         kinds, abouts = self._kinds, {each.about for each in self.estimates}
         quantiles = "quantile" in kinds
         words = {
@@ -142,19 +140,17 @@ class Statements(Answer):
         return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "."
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """All estimates, with the level where there is a public column."""
-        del top
-        levels = [] if self.by is None else [form.printable(self.by)]
         rows = []
         for each in self.estimates:  # each row has its name, because a narrow terminal shows the columns in blocks
-            place = [_short(each.level)] if levels else []
+            level = form.printable(each.level)
+            level = level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
+            place = [level] * (self.by is not None)
             rows.append([form.printable(each.functional.name), *place, f"{each.num_reports:,}", *each.texts()])
+        levels = [] if self.by is None else [form.printable(self.by)]
         numbers = ["reports", "estimate", "std. error", form.interval(self.level)]
         return Cells(["statement", *levels, *numbers], rows, names=1 + len(levels), width=30)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All estimates."""
-        del top
         return {"statements": [each.facts() for each in self.estimates]}
 
     def figure(self, ax: Axes | None = None) -> Figure:
@@ -190,23 +186,9 @@ class Statements(Answer):
         return forest_figure(panels, level=self.level, title=title, ax=ax)
 
 
-def _column(name: str, values: list[Any]) -> np.ndarray:
-    """Numbers as they are; names, and limits of which some are labels, as texts."""
-    values = [None if each != each else each for each in values]  # NaN
-    if name in ("statement", "kind", "of") or any(isinstance(each, str) for each in values):
-        return np.asarray(["" if each is None else str(each) for each in values], object)
-    return np.asarray([math.nan if each is None else each for each in values])
-
-
-def _short(level: str) -> str:
-    level = form.printable(level)
-    return level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 1] + "…"
-
-
 @in_float64
 def statements_of(
     reports: Reports,
-    *,
     mean: bool,
     quantile: float | Iterable[float],
     group: Groups,
@@ -215,29 +197,27 @@ def statements_of(
     population: Population | None,
     normal: bool,
     level: float,
-    top: int,
+    top: int | None,
 ) -> Statements:
     """See `Reports.statements`."""
-    as_probability(level, "level", 0.95)
+    check_rate("level", level)
     quantiles = [quantile] if isinstance(quantile, int | float) else list(quantile)
-    functionals, notes = _groups(reports, group)
-    functionals = [_quantile(each) for each in quantiles] + functionals
-    if mean:
-        functionals.insert(0, Functional("mean", "mean", _numbers(reports)))
-    if population is not None:
-        _check_population(by, weights, functionals)
-    if weights is not None and quantiles:
-        raise refusal(
-            "quantile",
-            f"{option('quantile')} has no interval for weighted reports: leave out {option('weights')}, or ask for "
-            f"{option('group')}",
-            value=quantiles[0],
-        )
+    groups, notes = _groups(reports, group)
+    functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
+    functionals += [*map(_quantile, quantiles), *groups]
+    _check_together(functionals, by, weights, population, normal, top)
     if not functionals:  # the shares of the most frequent categories
-        every, labels = np.arange(reports.num_categories), reports.labels
-        largest = largest_of(reports.counts, top)
-        functionals = [Functional(form.printable(labels[place]), "share", every == place) for place in largest]
-    _check_names(functionals)
+        every, largest = np.arange(reports.num_categories), largest_of(reports.counts, SHOWN if top is None else top)
+        functionals = [Functional(form.printable(reports.labels[place]), "share", every == place) for place in largest]
+    names = [each.name for each in functionals]
+    twice = next((each for each in functionals if names.count(each.name) > 1), None)
+    if twice is not None:
+        named = f"such as {option('group=NAME=LABEL', '--group NAME=LABEL')}"
+        raise refusal(
+            "group" if twice.kind == "share" else twice.kind,
+            f"{twice.name!r} is asked for twice: leave one out, or give groups names, {named}",
+            value=twice.name,
+        )
     parts, num_left_out = parts_of(reports, by, weights, normal)
     if num_left_out:
         missing = " or ".join(repr(name) for name in (by, weights) if name is not None)
@@ -250,47 +230,48 @@ def statements_of(
     return Statements(reports, estimates, level, by, weights, normal, num_left_out, notes)
 
 
-def _check_population(by: str | None, weights: str | None, functionals: list[Functional]) -> None:
-    problem = None
-    if by is None:
+def _check_together(
+    functionals: list[Functional],
+    by: str | None,
+    weights: str | None,
+    population: Population | None,
+    normal: bool,
+    top: int | None,
+) -> None:
+    """Refuses arguments that contradict each other, or would change nothing."""
+    quantiles = [each.probability for each in functionals if each.kind == "quantile"]
+    alone, others = functionals and len(quantiles) == len(functionals), f"{option('mean=True', '--mean')} or "
+    others += option("group")
+    argument, problem, value = "population", None, None
+    if population is not None and by is None:
         problem = f"gives the sizes of the levels of {option('by')}: name that column with {option('by')}"
-    elif weights is not None:
+    elif population is not None and weights is not None:
         problem = f"and {option('weights')} are two ways to weigh the users: give one of the two"
-    elif functionals and all(each.kind == "quantile" for each in functionals):
-        problem = (
-            f"weighs means and groups, not quantiles: ask for {option('mean=True', '--mean')} or {option('group')}"
-        )
+    elif population is not None and alone:
+        problem = f"weighs means and groups, not quantiles: ask for {others}"
+    elif weights is not None and quantiles:
+        argument, value = "quantile", quantiles[0]
+        problem = f"has no interval for weighted reports: leave out {option('weights')}, or ask for {option('group')}"
+    elif normal and alone:
+        argument, value = "normal", normal
+        problem = f"does not apply to quantiles, which have no normal intervals: leave it out, or ask for {others}"
+    elif top is not None and functionals:
+        argument, value = "top", top
+        problem = f"is the number of the most frequent categories, and {functionals[0].name!r} is asked for instead: "
+        problem += "leave it out"
     if problem is not None:
-        raise refusal("population", f"{option('population')} {problem}")
-
-
-def _check_names(functionals: list[Functional]) -> None:
-    names = [each.name for each in functionals]
-    twice = next((each for each in functionals if names.count(each.name) > 1), None)
-    if twice is not None:
-        named = f"such as {option('group=NAME=LABEL', '--group NAME=LABEL')}"
-        raise refusal(
-            "group" if twice.kind == "share" else twice.kind,
-            f"{twice.name!r} is asked for twice: leave one out, or give groups names, {named}",
-            value=twice.name,
-        )
-
-
-def check_quantile(probability: float) -> float:
-    """Returns the probability of a quantile; refuses one outside of (0, 1)."""
-    if not sys.float_info.min <= probability < 1:
-        problem = f"must lie between 0 and 1 (0.5 is the median), got {probability:g}"
-        raise refusal("quantile", f"{option('quantile')} {problem}", value=probability)
-    return probability
+        raise refusal(argument, f"{option(argument)} {problem}", value=value)
 
 
 def _quantile(probability: float) -> Functional:
-    name = "median" if check_quantile(probability) == 0.5 else f"{100 * probability:.4g} % quantile"
+    if not sys.float_info.min <= probability < 1:
+        problem = f"must lie between 0 and 1 (0.5 is the median), got {probability:g}"
+        raise refusal("quantile", f"{option('quantile')} {problem}", value=probability)
+    name = "median" if probability == 0.5 else f"{100 * probability:.4g} % quantile"
     return Functional(name, "quantile", None, probability)
 
 
 def _numbers(reports: Reports) -> np.ndarray:
-    """The labels as numbers, for a mean."""
     asked, numbers = option("mean"), []
     for label in reports.labels:
         problem, named = None, form.printable(label)
@@ -324,36 +305,42 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
         if isinstance(each, Mapping):
             named += [(str(name), held) for name, held in each.items()]
         elif isinstance(each, str) or not isinstance(each, Iterable):
-            named.append(_named(str(each), places))
+            whole = str(each).strip()
+            name, equals, held = (part.strip() for part in whole.partition("="))
+            # Labels may hold equals signs.
+            named.append((name, held) if equals and (held in places or whole not in places) else (whole, whole))
         else:
             labels = [str(label) for label in each]
             named.append((", ".join(labels), labels))
-    found, notes = [], []
+    found, notes, domain = [], [], reports.counted.domain.describe()
     for name, held in named:
-        limits = _range_in(held, places)
-        if limits is None:
-            members = _members(reports, name, held, places)
+        if (limits := _range_in(held, places)) is not None:
+            (first, last), numbers = limits, np.asarray([*map(float, places)])
+            members = (numbers >= first) & (numbers <= last)
+            within = np.flatnonzero(members)
+            if len(within) and (-np.inf < first < np.nanmin(numbers) or np.nanmax(numbers) < last < np.inf):
+                low, high = (reports.labels[within[place(numbers[within])]] for place in (np.argmin, np.argmax))
+                which = f"the categories from {low} to {high}" if len(within) > 1 else f"the category {low}"
+                notes.append(f"The group {name!r} holds {which}: {held} reaches beyond the domain, which is {domain}.")
         else:
-            numbers = np.asarray([float(label) for label in places])
-            members = (numbers >= limits[0]) & (numbers <= limits[1])
-            notes += _beyond(reports, name, held, limits, numbers)
+            wanted = [str(label) for label in held] if isinstance(held, Iterable) else [str(held)]
+            if isinstance(held, str):
+                wanted = [held] if held in places else listed_in("--group", held)
+            odd = next((label for label in wanted if label not in places), None)
+            if odd is not None:
+                problem = f"{odd!r} is not a category; the domain is {domain}"
+                raise refusal("group", f"{option('group')} {name!r}: {problem}", value=odd)
+            members = np.isin(np.arange(len(places)), [places[label] for label in wanted])
         if not members.any() or members.all():
-            what, share = ("none", 0) if not members.any() else ("all", 100)
+            what, share = ("all", 100) if members.any() else ("none", 0)
             raise refusal(
                 "group",
                 f"{option('group')} {name!r}: {held} holds {what} of the categories, so its share is "
-                f"{share}\N{NO-BREAK SPACE}%; the domain is {reports.counted.domain.describe()}",
+                f"{share}\N{NO-BREAK SPACE}%; the domain is {domain}",
                 value=held,
             )
         found.append(Functional(name, "share", members))
     return found, notes
-
-
-def _named(text: str, places: Mapping[str, int]) -> tuple[str, str]:
-    """The name of a group in a text, and what it holds; labels may hold equals signs."""
-    name, equals, held = (part.strip() for part in text.partition("="))
-    whole = text.strip()
-    return (name, held) if equals and (held in places or whole not in places) else (whole, whole)
 
 
 def _range_in(held: Any, places: Mapping[str, int]) -> tuple[float, float] | None:
@@ -367,32 +354,3 @@ def _range_in(held: Any, places: Mapping[str, int]) -> tuple[float, float] | Non
     except ValueError:
         return None
     return first, last
-
-
-def _beyond(reports: Reports, name: str, held: str, limits: tuple[float, float], numbers: np.ndarray) -> list[str]:
-    """A sentence about a range whose ends are numbers beyond all labels."""
-    first, last = limits
-    members = np.flatnonzero((numbers >= first) & (numbers <= last))
-    low, high = -np.inf < first < np.nanmin(numbers), np.nanmax(numbers) < last < np.inf
-    if not (len(members) and (low or high)):
-        return []
-    ends = [reports.labels[members[place(numbers[members])]] for place in (np.argmin, np.argmax)]
-    which = f"the categories from {ends[0]} to {ends[1]}" if len(members) > 1 else f"the category {ends[0]}"
-    domain = reports.counted.domain.describe()
-    return [f"The group {name!r} holds {which}: {held} reaches beyond the domain, which is {domain}."]
-
-
-def _members(reports: Reports, name: str, held: Any, places: Mapping[str, int]) -> np.ndarray:
-    """Which categories are in a group of labels."""
-    if isinstance(held, str):
-        wanted = [held] if held in places else listed_in("--group", held)
-    else:
-        wanted = [str(label) for label in held] if isinstance(held, Iterable) else [str(held)]
-    members = np.zeros(len(places), bool)
-    for label in wanted:
-        if label not in places:
-            domain = reports.counted.domain.describe()
-            problem = f"{label!r} is not a category; the domain is {domain}"
-            raise refusal("group", f"{option('group')} {name!r}: {problem}", value=label)
-        members[places[label]] = True
-    return members

@@ -1,4 +1,4 @@
-"""Statistical tests of reports: how a test is simulated and judged, and the answer."""
+"""Statistical tests of reports: whether they contradict their mechanism; how a test is simulated, judged and told."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import numpy as np
 
 from rrjax import inference
 from rrjax.data.errors import DataError, check_rate, option, refusal
-from rrjax.inference.marginal_tests import CategoryTest
+from rrjax.data.tally import Tally
+from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
+from rrjax.io.tallies import as_jax_integers
+from rrjax.numerics.programs import program
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Heading
-from rrjax.reports.reports import Reports
+from rrjax.reports.reports import FALSE_ALARM, Reports
 
 MOST_DRAWS = 10_000_000
 USUAL_DRAWS = 9999
@@ -37,7 +40,6 @@ class Outcome:
     """Of the p-value, from the number of draws; zero of an exact test."""
     method: str
     rejected: bool
-    """Whether the p-value is at most the significance."""
     answer: str
     least_p_value: float
     """The smallest p-value that any reports of this number could have."""
@@ -151,15 +153,12 @@ class Test(Answer):
     simulation: Simulation
     collections: list[Reports] = dataclasses.field(default_factory=list)
     notes: Sequence[str] = ()
-    """Warnings about the test."""
     about: str = ""
     """What was tested, in a sentence, where there are no collections."""
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Further facts."""
 
     @property
     def title(self) -> str:
-        """What was tested: a line for each collection."""
         return "\n".join(self._of_each(lambda each, name: [each.summary(form.printable(name))])) or self.about
 
     def _of_each(self, lines):
@@ -168,7 +167,6 @@ class Test(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the reports, with the name of their collection if there are several, and those of the test."""
         own = self._of_each(lambda each, name: [f"{name}: {text}" if name else text for text in each.warnings])
         return [*own, *self.notes]
 
@@ -180,7 +178,6 @@ class Test(Answer):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The significance, draws and seed, and the collections."""
         return {
             "significance": self.simulation.significance,
             "num_draws": self.simulation.most_draws,
@@ -191,12 +188,10 @@ class Test(Answer):
         }
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        """All tests."""
         return {"tests": [vars(each) for each in self.outcomes]}
 
     @property
     def sentences(self) -> list[str]:
-        """The answer to each question, with its p-value."""
         level, found = f"significance {self.simulation.significance:g}", []
         for each in self.outcomes:
             draws = f"± {each.standard_error:.1g} from {self.simulation.most_draws:,} draws"
@@ -204,13 +199,11 @@ class Test(Answer):
         return found
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
-        """Each question with its answer."""
         questions = [Heading(form.printable(each.question)) for each in self.outcomes]
         return [block for both in zip(questions, self.sentences, strict=True) for block in both]
 
     @property
     def words(self) -> dict[str, str]:
-        """What the p-value, the significance and the statistic are."""
         return {
             "p": "p-value: how often collections that are simulated under the hypothesis are at least as extreme as "
             "this one"
@@ -247,3 +240,148 @@ def label_of(reports: Reports, result: inference.HypothesisTest) -> str | None:
     """The label of the category that differs most; None if there is none."""
     place = int(result.category) if isinstance(result, CategoryTest) else -1
     return form.printable(reports.labels[place]) if place >= 0 else None
+
+
+def check_contradictions(reports: Reports) -> None:
+    """Tests reports against their mechanism and ε, once; adds the tests to them, and a warning if they reject."""
+    if not reports.metadata_tests:
+        with jax.enable_x64(True):
+            _check(reports)
+
+
+def _check(reports: Reports) -> None:
+    if reports.tallied is not None:
+        tally = reports.tallied.tally
+    else:
+        number = as_jax_integers(np.asarray(reports.num_reports))
+        tally = _tally_of_counts(as_jax_integers(reports.counts), number, reports.mechanism)
+    tests, found = reports.metadata_tests, inference.contradiction_test(tally, reports.mechanism)
+    names = ("p_value", "size", "statistic", "expected")
+    tests |= {each: dict(zip(names, map(float, getattr(found, each)), strict=True)) for each in found.parts}
+    if reports.tallied is not None and reports.tallied.seeds is not None:
+        result = inference.repeated_seed_test(*reports.tallied.seeds)
+        tests["repeated_seed"] = {"statistic": float(result.statistic), "p_value": float(result.p_value)}
+    p_values = {name: test["p_value"] * len(tests) for name, test in tests.items()}
+    rejected = [name for name, p_value in p_values.items() if p_value <= FALSE_ALARM]
+    if rejected:
+        # A category that is impossible alone says enough.
+        told = rejected[:1] if rejected[0] == "single" else rejected
+        said = [_contradiction(reports, tally, name) for name in told]
+        least = min(p_values.values())
+        bound = form.at_most(least) if least > 1e-99 else "1e-99"
+        reports.warnings.append(
+            f"The reports contradict their mechanism: {'; '.join(said)}. Whatever the users hold, this happens by "
+            f"chance with probability {bound} at most. Do not use these estimates. {reports.possible_causes}"
+        )
+
+
+@program
+def _tally_of_counts(counts: Any, number: Any, mechanism: Any) -> Tally:
+    return Tally(counts, number, rates=mechanism.rates)
+
+
+def _contradiction(reports: Reports, tally: Tally, name: str) -> str:
+    """What one of the tests rejected, in words."""
+    test, number = reports.metadata_tests[name], reports.num_reports
+    named = "named" if reports.tallied is None or reports.design is not None else "supported"
+    if name == "single":
+        level = 1 - FALSE_ALARM / len(reports.metadata_tests)
+        odd = np.isnan(inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni").lower)
+        few = odd & (np.asarray(tally.support) < number * np.asarray(tally.q))
+        words = [
+            (few, "less often than chance alone allows"),
+            (odd & ~few, "more often than if all users held that one"),
+        ]
+        return " and ".join(
+            f"{form.number(int(which.sum()), 'category is', 'categories are')} {named} {how}"
+            for which, how in words
+            if which.any()
+        )
+    if name == "sum_of_shares":
+        shares = form.percent(test["statistic"])
+        return f"the unbiased shares sum to {shares}, and should sum to 100\N{NO-BREAK SPACE}% but for chance"
+    if name == "repeated_seed":
+        return (
+            f"{test['statistic']:,.0f} reports have the same hash seed, and each user must draw one, or categories "
+            "that meet in a bucket are not told apart"
+        )
+    observed, expected, size = (f"{test[key]:,.0f}" for key in ("statistic", "expected", "size"))
+    if name == "frequent":
+        most = "most frequent category is" if size == "1" else f"{size} most frequent categories are"
+        return f"the {most} {named} {observed} times (expected of any distribution: {expected} or fewer)"
+    few = "by few reports" if np.ndim(tally.q) else f"by {'no report' if size == '0' else f'{size} or fewer reports'}"
+    bound = "or fewer" if name == "rare" else "or more"
+    return (
+        f"{observed} of {reports.num_categories:,} categories are {named} {few} (expected of any distribution: "
+        f"{expected} {bound})"
+    )
+
+
+def least_of_any(reports: Reports) -> float:
+    """Logarithm of the smallest p-value of the test whether any distribution fits.
+
+    It is reached where all reports name one category, which a point mass makes with p^N.
+    """
+    rates, size, number = reports.rates, reports.num_categories, reports.num_reports
+    held, other = math.log1p(-float(rates.not_p)), math.log(max(float(rates.q), 1e-300))
+    return float(np.logaddexp(number * held, math.log(size - 1) + number * other))
+
+
+def least_of_one(reports: Reports, theta: np.ndarray) -> float:
+    """Logarithm of the smallest p-value of the test of one distribution: all reports name its rarest category."""
+    law = float(reports.rates.q) + float(reports.rates.d) * theta / theta.sum()
+    rarest = max(float(law.min()), 1e-300)
+    return math.log(np.sum(law <= rarest * (1 + 1e-9))) + reports.num_reports * math.log(rarest)
+
+
+def least_of_fit(reports: Reports, theta: np.ndarray | None) -> float:
+    """Logarithm of the smallest p-value of an exact test of fit: all reports support a category, or none does."""
+    rates = reports.rates
+    if theta is None and not (reports.num_categories == 2 and reports.mechanism.same_size):
+        return -math.inf  # all categories together are tested too
+    if theta is None:
+        law = np.minimum(rates.p, rates.not_q)
+    else:
+        reported = np.asarray(rates.q + rates.d * (theta / theta.sum()))
+        law = np.minimum(reported, 1 - reported)
+    return math.log(2 * int(num_tests_of([reports.tally()]))) + reports.num_reports * math.log(
+        max(float(np.min(law)), 1e-300)
+    )
+
+
+def least_of_shuffles(counts: np.ndarray, epsilon: Any = None) -> float:
+    """Logarithm of the smallest p-value of a shuffle of reports among collections `[G, K]`.
+
+    Each way to share them out is equally likely. Where the ε differ, reports are randomized further, and there is no
+    bound.
+    """
+    if np.ndim(epsilon):
+        return -math.inf
+    if np.count_nonzero(counts.sum(axis=0)) < 2 or np.count_nonzero(counts.sum(axis=1)) < 2:
+        return 0.0  # every shuffle is the same
+    sizes = counts.sum(axis=1)
+    return sum(math.lgamma(size + 1) for size in sizes) - math.lgamma(sizes.sum() + 1)
+
+
+def least_of_tables(tallies: Sequence[Tally]) -> float:
+    """Logarithm of the smallest p-value of the exact test of collections, given the support of all of them.
+
+    Where the rates differ, supports are randomized further, and there is no bound.
+    """
+    from scipy.special import gammaln
+
+    if not alike(tallies):
+        return -math.inf
+    support = np.stack([np.asarray(each.support, np.float64) for each in tallies])
+    number = np.asarray([[float(each.num_users)] for each in tallies])
+    marked, total = support.sum(axis=0), number.sum()
+
+    def log_ways(of, chosen):
+        return gammaln(of + 1) - gammaln(chosen + 1) - gammaln(of - chosen + 1)
+
+    fewest, most = np.maximum(0, number + marked - total), np.minimum(number, marked)
+    mass = [log_ways(marked, x) + log_ways(total - marked, number - x) for x in (fewest, most)]
+    least = np.where(fewest < most, np.minimum(*mass) - log_ways(total, number), 0)
+    groups = len(tallies)
+    tests = int(num_tests_of(tallies)) * (1 if groups == 2 else groups)
+    return math.log(2 * tests) + float(least.min())

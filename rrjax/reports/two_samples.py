@@ -21,9 +21,9 @@ from rrjax.mechanisms import Compliance, TwoSamples
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.kind import Kind
-from rrjax.reports.pooled import normal_interval
+from rrjax.reports.parameters import place_of_yes, said
+from rrjax.reports.parts import normal_interval
 from rrjax.reports.reading import check_design
-from rrjax.reports.yes_or_no import place_of_yes, said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,18 +66,24 @@ class TwoSampleReports(Kind):
 
     @property
     def warnings(self) -> list[str]:
-        """Whether rows are left out."""
-        if not self.num_missing:
-            return []
-        return [f"{form.number(self.num_missing, 'row has', 'rows have')} no answer or no sample, and are left out."]
+        said = f"{form.number(self.num_missing, 'row has', 'rows have')} no answer or no sample, and are left out."
+        return [said] * bool(self.num_missing)
 
     @property
     def numbers(self) -> str:
         """The numbers of answers in both samples, in words."""
         return " and ".join(f"{number:,}" for number in self.counts.sum(axis=1))
 
+    def facts(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.design.name,
+            "counts": self.counts.tolist(),
+            "num_missing": self.num_missing,
+            "yes": str(self.domain.labels()[self.yes]),
+            "warnings": self.warnings,
+        }
+
     def summary(self) -> str:
-        """A sentence about the answers."""
         return f"{self.numbers} answers of two samples, by {self.design.name}{said(self.domain, self.yes)}"
 
     def shares(self, level: float = 0.95, *, same_people: bool = False) -> TwoSampleShares:
@@ -113,14 +119,16 @@ class TwoSampleReports(Kind):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class TwoSampleShares(Answer):
-    """Two unknown shares from two samples: that of yes, and of who does not follow the rule, or says yes anyway."""
+    """Two unknown shares from two samples: that of yes, and of who does not follow the rule, or says yes anyway.
+
+    `columns` have one row: the mechanism, and all numbers.
+    """
 
     written: ClassVar[str] = "Estimates"
     page: ClassVar[str] = "mechanisms"
 
     reports: TwoSampleReports
     level: float
-    """The confidence level of the intervals."""
     same_people: bool
     """Whether both samples are answers of the same people."""
     numbers: dict[str, Any]
@@ -153,29 +161,16 @@ class TwoSampleShares(Answer):
         return [row for row in rows if row[2] in self.fields]
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """One row: the mechanism, and all numbers."""
-        numbers = {name: value for name, value in self.fields.items() if isinstance(value, float)}
-        return {name: np.asarray([value]) for name, value in {"mechanism": self.reports.design.name, **numbers}.items()}
+    def _table(self):
+        numbers = {name: np.asarray([value]) for name, value in self.fields.items() if isinstance(value, float)}
+        return {"mechanism": np.asarray([self.reports.design.name]), **numbers}
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The design, the counts and all numbers."""
-        reports = self.reports
-        return {
-            "mechanism": reports.design.name,
-            "counts": reports.counts.tolist(),
-            "num_missing": reports.num_missing,
-            "yes": str(reports.domain.labels()[reports.yes]),
-            "warnings": self.warnings,
-            "level": self.level,
-            "same_people": self.same_people,
-            **self.fields,
-        }
+    def _results(self):
+        return {"level": self.level, "same_people": self.same_people, **self.fields}
 
     @property
     def warnings(self) -> list[str]:
-        """Rows that are left out, answers that do not fit the design, and an estimate at the boundary."""
         numbers, sentences = self.numbers, list(self.reports.warnings)
         if numbers["fit_p_value"] <= MISFIT:
             sentences.append(
@@ -196,7 +191,6 @@ class TwoSampleShares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        """The tests, and which intervals these are."""
         complies, inside = "p_value" in self.numbers, math.isfinite(self.numbers["standard_error"])
         return [
             *([f"Test that everybody follows the rule: {_p(self.numbers['p_value'])}."] if complies else []),
@@ -207,13 +201,10 @@ class TwoSampleShares(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        """What each row is, and the intervals."""
         found = {title: meaning for title, meaning, *_ in self._rows}
         return found | {form.interval(self.level): "of one share; the two intervals are not simultaneous"}
 
     def cells(self, top: int = SHOWN) -> Cells:
-        """A row for each share."""
-        del top
         rows = []
         for title, (share, error, lower, upper) in self.shares.items():
             known = [form.percent(each) if math.isfinite(each) else "" for each in (share, error)]

@@ -2,17 +2,15 @@
 
 from rrjax.data.errors import StudyError
 from rrjax.study import paper
-from rrjax.study.paper import check_claims, convergence
-from rrjax.study.products import JointCounts
-from rrjax.study.rankings import ranking, ranking_rows
-from rrjax.study.report import write_report
+from rrjax.study.mechanisms import JointCounts
+from rrjax.study.paper import convergence
+from rrjax.study.report import ranking, ranking_rows, write_report
 from rrjax.study.study import Study, read_study
 
 __all__ = [
     "JointCounts",
     "Study",
     "StudyError",
-    "check_claims",
     "convergence",
     "paper",
     "ranking",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rrjax.data.errors import StudyError
-from rrjax.estimators.catalogue import ESTIMATORS, METRICS
+from rrjax.estimators.catalogue import ESTIMATORS, METRICS, entry_of
 
 _DIMENSIONS = (
     *("estimator", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distribution", "versus"),
@@ -21,6 +22,40 @@ _DIMENSIONS = (
 _SUFFIXES = ("_se", "_difference", "_difference_se", "_quantile", "_seeds")
 _SHOWN_LENGTH = 100
 """Characters of a wrong value that a message shows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """One point of the grid."""
+
+    num_categories: int
+    num_users: int
+    epsilon: float
+    population: float | str
+    """The Zipf exponent, or the label of the distribution or of the users."""
+    mechanism: str | None = None
+    """Label of the mechanism, if the study has mechanisms."""
+
+    def describe(self) -> str:
+        """The configuration in words, for a message."""
+        kind = f"zipf = {self.population:g}" if isinstance(self.population, float) else f"{self.population!r}"
+        words = f"K = {self.num_categories:,}, N = {self.num_users:,}, epsilon = {self.epsilon:g}, {kind}"
+        return words if self.mechanism is None else f"{self.mechanism}, {words}"
+
+    def words(self, seed: int) -> tuple[int, ...]:
+        """Two 32-bit words that seed this configuration's random numbers, independent of the rest of the grid.
+
+        With a mechanism they seed its users, the same for all mechanisms; two more words seed their randomization.
+        """
+        # These values must never change. A new field of a configuration may enter only with values other than its
+        # default.
+        key = seed, self.num_categories, self.num_users, self.epsilon, self.population
+        return _words(key) if self.mechanism is None else _words(key) + _words((*key, self.mechanism))
+
+
+def _words(key: tuple[Any, ...]) -> tuple[int, int]:
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
 
 
 class Progress(NamedTuple):
@@ -175,7 +210,8 @@ def check_labels(metrics: Iterable[str]) -> None:
 def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]]) -> None:
     """Refuses estimators that need whole reports, if mechanisms collect tallies."""
     for label, function in estimators.items():
-        if any(function is entry.function for entry in ESTIMATORS.values() if entry.needs != "tally"):
+        entry = entry_of(function)
+        if entry is not None and entry.needs in ("mixture", "counts"):
             enough = ", ".join(name for name, entry in ESTIMATORS.items() if entry.needs == "tally")
             raise StudyError(
                 f"estimator {label!r} needs the likelihood of whole reports, and studies of mechanisms collect "

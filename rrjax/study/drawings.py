@@ -20,9 +20,8 @@ import numpy as np
 
 from rrjax import figures
 from rrjax.estimators.catalogue import METRICS
-from rrjax.figures.curves import real_data
+from rrjax.figures.curves import left_over, real_data
 from rrjax.figures.files import as_bytes
-from rrjax.figures.overview import left_over
 from rrjax.figures.selection import measured, spread_over
 from rrjax.figures.style import SYMBOLS, estimator_title, words_for
 from rrjax.study.paper import BY_CATEGORIES, CONVERGENCE, EPSILON, FIGURES, SHOWN_EPSILONS, K, N
@@ -42,7 +41,7 @@ _PLURALS = {
     "zipf": "Zipf exponents",
     "distribution": "populations",
 }
-_ADAPTING = {"cv_threshold": "the cross-validated threshold", "empirical_bayes": "empirical Bayes"}
+_ADAPTING = {"empirical_bayes": "empirical Bayes"}
 _BANDS = "Means over the seeds; bands are two standard errors."
 
 
@@ -60,143 +59,79 @@ class Drawing(NamedTuple):
 
 
 def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawing]:
-    """The paper's figures of the grid, and bias and variance, as far as the dataset has the values.
-
-    Example:
-        >>> import xarray as xr
-        >>> from rrjax.study import drawings
-        >>> [drawing.name for drawing in drawings.of_paper(xr.Dataset(), [1, 9])]
-        ['figure-1', 'figure-9']
-    """
-    wanted = set(wanted)
-    against_users = f"against the number of users (K = {K:,}, ε = {EPSILON:g})"
-    against_epsilon = f"against ε (K = {K:,}, N = {N:,})"
+    """The paper's figures of the grid, and bias and variance, as far as the dataset has the values."""
     both = f"Mean squared error and negative log-likelihood by Zipf exponent. {_BANDS}"
-    found = [
-        Drawing(
-            "figure-1",
-            f"Figure 1: {against_users}",
-            both,
-            partial(figures.against_users, dataset, num_categories=K, epsilon=EPSILON),
-            1,
-        ),
-        Drawing(
-            "figure-2",
-            f"Figure 2: {against_epsilon}",
-            both,
-            partial(figures.against_epsilon, dataset, num_categories=K, num_users=N),
-            2,
-        ),
+    parts = (
+        "Their sum is the mean squared error. With n seeds, an unbiased estimator shows a squared bias of about a "
+        "share 1/n of its variance."
+    )
+    cuts: list[tuple[str, str, Callable[..., Figure], dict[str, Any]]] = [
+        ("users", f"the number of users (K = {K:,}, ε = {EPSILON:g})", figures.against_users, {"epsilon": EPSILON}),
+        ("epsilon", f"ε (K = {K:,}, N = {N:,})", figures.against_epsilon, {"num_users": N}),
     ]
+    found, parted = [], []
+    for number, (name, x, draw, at) in enumerate(cuts, 1):
+        given = {"num_categories": K, **at}
+        title = f"Figure {number}: against {x}"
+        found.append(Drawing(f"figure-{number}", title, both, partial(draw, dataset, **given), number))
+        draw, title = partial(figures.decomposition, dataset, **given), f"Bias and variance against {x}"
+        parted.append(Drawing(f"decomposition-{name}", title, parts, draw))
     for number, (exponent, metric) in BY_CATEGORIES.items():
         draw = partial(figures.by_categories, dataset, metric, zipf=exponent, epsilons=SHOWN_EPSILONS)
         what = METRICS[metric].label.split("\n")[0].rstrip(",")
         caption = f"The true histogram on the left, then the metric against the number of users for four ε. {_BANDS}"
         title = f"Figure {number}: {what}, Zipf exponent {exponent:g}"
         found.append(Drawing(f"figure-{number}", title, caption, draw, number))
-    found = [drawing for drawing in found if drawing.number in wanted]
-    cuts: list[tuple[str, str, dict[str, Any]]] = [
-        ("users", against_users, {"epsilon": EPSILON}),
-        ("epsilon", against_epsilon, {"num_users": N}),
-    ]
-    for name, words, at in cuts if wanted >= {1, 2} else ():
-        caption = (
-            "Their sum is the mean squared error. With n seeds, an unbiased estimator shows a squared bias of "
-            "about a share 1/n of its variance."
-        )
-        found.append(
-            Drawing(
-                f"decomposition-{name}",
-                f"Bias and variance {words}",
-                caption,
-                partial(figures.decomposition, dataset, num_categories=K, **at),
-            )
-        )
-    return found
+    wanted = set(wanted)
+    return [drawing for drawing in found if drawing.number in wanted] + (parted if wanted >= {1, 2} else [])
 
 
 def of_study(dataset: xr.Dataset) -> list[Drawing]:
     """Overviews of every metric, and maps of the closest estimator and of the wins of the adaptive estimators.
 
     There is an overview for each value of a fourth dimension (at most six), and all figures for each mechanism.
-
-    Example:
-        >>> from rrjax.study import Study, drawings
-        >>> grid = {"num_categories": 20, "num_users": [100, 1000], "epsilon": [1.0, 2.0], "zipf": 1.3}
-        >>> result = Study(estimators=["mle_star", "inv_n"], **grid, num_seeds=2).run()
-        >>> [drawing.title for drawing in drawings.of_study(result)]
-        ['Overview: MSE', 'Overview: NLL', 'Closest estimators']
     """
     if dataset.sizes.get("mechanism", 1) > 1:
-        labels = [str(label) for label in dataset["mechanism"].values]
-        of_each = [(label, of_study(dataset.sel(mechanism=label))) for label in labels]
-        slugs = [_slug(place, label) for place, label in enumerate(labels, 1)]
         return [
-            drawing._replace(name=f"{slug}-{drawing.name}", title=f"{label}: {drawing.title}")
-            for slug, (label, drawings) in zip(slugs, of_each, strict=True)
-            for drawing in drawings
+            drawing._replace(name=f"{_slug(place, label)}-{drawing.name}", title=f"{label}: {drawing.title}")
+            for place, label in enumerate(map(str, dataset["mechanism"].values), 1)
+            for drawing in of_study(dataset.sel(mechanism=label))
         ]
-    found = []
-    for metric in measured(dataset):
-        found += _overviews(dataset, metric, METRICS[metric].short if metric in METRICS else metric)
-    return found + _maps(dataset)
-
-
-def _maps(dataset: xr.Dataset) -> list[Drawing]:
-    """Maps of the closest estimator and of the wins of the adaptive estimators."""
+    found = [drawing for metric in measured(dataset) for drawing in _overviews(dataset, metric)]
     if dataset.sizes["estimator"] < 2 or "mse" not in dataset:
-        return []
-    found = [
-        Drawing(
-            "closest",
-            "Closest estimators",
-            "The one with the smallest mean squared error.",
-            partial(figures.closest, dataset),
-        )
-    ]
-    return found + [
-        Drawing(
-            name.replace("_", "-"),
-            f"Wins and losses of {_ADAPTING[name]}",
-            "Its mean squared error relative to that of the best of the other estimators.",
-            partial(figures.wins, dataset, estimator=name),
-        )
-        for name in _ADAPTING
-        if name in dataset["estimator"].values
-    ]
+        return found
+    caption = "The one with the smallest mean squared error."
+    found.append(Drawing("closest", "Closest estimators", caption, partial(figures.closest, dataset)))
+    caption = "Its mean squared error relative to that of the best of the other estimators."
+    for name, words in _ADAPTING.items():
+        if name in dataset["estimator"].values:
+            draw = partial(figures.wins, dataset, estimator=name)
+            found.append(Drawing(name.replace("_", "-"), f"Wins and losses of {words}", caption, draw))
+    return found
 
 
-def _overviews(dataset: xr.Dataset, metric: str, short: str) -> list[Drawing]:
+def _overviews(dataset: xr.Dataset, metric: str) -> list[Drawing]:
     """The overviews of a metric: one for every value of a fourth dimension."""
-    name, title = f"overview-{metric}", f"Overview: {short}"
-    left = left_over(dataset)
+    name, title = f"overview-{metric}", f"Overview: {METRICS[metric].short if metric in METRICS else metric}"
+    left, draw = left_over(dataset), partial(figures.overview, dataset, metric)
     if left is None:
-        return [Drawing(name, title, _BANDS, partial(figures.overview, dataset, metric))]
+        return [Drawing(name, title, _BANDS, draw)]
     values = dataset[left].values
     drawn = spread_over(values, _FIGURES_PER_METRIC)
-    each = f"One figure for each of {len(values):,} {_PLURALS[left]}"
+    each = f"{len(values):,} {_PLURALS[left]}"
     if len(drawn) < len(values):
-        each = f"One figure for each of {len(drawn)} of {len(values):,} {_PLURALS[left]}; the dataset has all"
-    return [
-        Drawing(
-            f"{name}-{slug}",
-            f"{title}, {words_for(left, value)}",
-            f"{_BANDS} {each}.",
-            partial(figures.overview, dataset, metric, **{left: value}),
-        )
-        for value, slug in zip(drawn, _slugs(left, drawn), strict=True)
-    ]
-
-
-def _slugs(dimension: str, values: Iterable[Any]) -> list[str]:
-    """Parts of file names for values; labels may have any character, and a dot would begin a suffix."""
-    if dimension != "distribution":
-        symbol = "epsilon" if dimension == "epsilon" else SYMBOLS[dimension]
-        return [f"{symbol}-{value:.15g}" for value in values]
-    return [_slug(place, value) for place, value in enumerate(values, 1)]
+        each = f"{len(drawn)} of {each}; the dataset has all"
+    caption, found = f"{_BANDS} One figure for each of {each}.", []
+    for place, value in enumerate(drawn, 1):
+        symbol = "epsilon" if left == "epsilon" else SYMBOLS.get(left)
+        slug = _slug(place, value) if symbol is None else f"{symbol}-{value:.15g}"
+        heading = f"{title}, {words_for(left, value)}"
+        found.append(Drawing(f"{name}-{slug}", heading, caption, partial(draw, **{left: value})))
+    return found
 
 
 def _slug(place: int, label: Any) -> str:
+    """The part of a file's name for a label, which may have any character; a dot would begin a suffix."""
     return f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', str(label))[:40]}".strip("-")
 
 
@@ -209,65 +144,37 @@ def of_users(
     *,
     labels: np.ndarray | None = None,
 ) -> list[Drawing]:
-    """The figure of a data set whose users are given: its histogram, and the mean squared error by ε (Figure 3).
-
-    Example:
-        >>> import numpy as np, xarray as xr
-        >>> from rrjax.study import drawings
-        >>> drawings.of_users(xr.Dataset(), "Page visits", np.array([50, 30, 20]), "visits")[0].title
-        'Page visits, N = 100, K = 3'
-    """
+    """The figure of a data set whose users are given: its histogram, and the mean squared error by ε (Figure 3)."""
     counts = np.asarray(counts)
-    return [
-        Drawing(
-            f"figure-{number}-{name}" if number else f"data-{name}",
-            f"{f'Figure {number}: ' if number else ''}{label}, N = {int(counts.sum()):,}, K = {len(counts):,}",
-            "The true histogram, and the mean squared error by ε; the users are given, and only their randomization "
-            "is random. Bands are two standard errors.",
-            partial(_draw_users, dataset, label, counts, labels),
-            number or float("inf"),
-        )
-    ]
+    title = f"{label}, N = {int(counts.sum()):,}, K = {len(counts):,}"
+    caption = (
+        "The true histogram, and the mean squared error by ε; the users are given, and only their randomization is "
+        "random. Bands are two standard errors."
+    )
+    draw = partial(_draw_users, dataset, label, counts, labels)
+    if number is None:
+        return [Drawing(f"data-{name}", title, caption, draw)]
+    return [Drawing(f"figure-{number}-{name}", f"Figure {number}: {title}", caption, draw, number)]
 
 
 def _draw_users(dataset: xr.Dataset, label: str, counts: np.ndarray, labels: np.ndarray | None) -> Figure:
     here = dataset.sel(distribution=[label], num_categories=len(counts))
-    named = None if labels is None else {label: labels}
-    return real_data(here, {label: counts / counts.sum()}, labels=named)
+    return real_data(here, {label: counts / counts.sum()}, labels=None if labels is None else {label: labels})
 
 
 def of_em(dataset: xr.Dataset) -> list[Drawing]:
-    """The figure of EM's convergence to the exact maximum (Figure 4).
-
-    Example:
-        >>> import xarray as xr
-        >>> from rrjax.study import drawings
-        >>> drawings.of_em(xr.Dataset(attrs={"num_categories": 500}))[0].title
-        'Figure 4: Convergence of EM to MLE* (K = 500)'
-    """
-    exact = estimator_title("mle_star")
-    return [
-        Drawing(
-            f"figure-{CONVERGENCE}",
-            f"Figure {CONVERGENCE}: Convergence of EM to {exact} (K = {dataset.attrs['num_categories']})",
-            "Squared distance of the iterates to the exact maximum, one simulated collection a panel and ε. "
-            "The paper follows IBU alone; deflated EM and its acceleration are ours.",
-            partial(figures.convergence, dataset),
-            CONVERGENCE,
-        )
-    ]
+    """The figure of EM's convergence to the exact maximum (Figure 4)."""
+    size, exact = dataset.attrs["num_categories"], estimator_title("mle_star")
+    title = f"Figure {CONVERGENCE}: Convergence of EM to {exact} (K = {size})"
+    caption = (
+        "Squared distance of the iterates to the exact maximum, one simulated collection a panel and ε. The paper "
+        "follows IBU alone; deflated EM and its acceleration are ours."
+    )
+    return [Drawing(f"figure-{CONVERGENCE}", title, caption, partial(figures.convergence, dataset), CONVERGENCE)]
 
 
 def ordered(drawings: Iterable[Drawing]) -> list[Drawing]:
-    """The paper's figures by their numbers, then the others in their order.
-
-    Example:
-        >>> import xarray as xr
-        >>> from rrjax.study import drawings
-        >>> em = drawings.of_em(xr.Dataset(attrs={"num_categories": 500}))
-        >>> [drawing.name for drawing in drawings.ordered([*drawings.of_paper(xr.Dataset(), [1, 9]), *em])]
-        ['figure-1', 'figure-4', 'figure-9']
-    """
+    """The paper's figures by their numbers, then the others in their order."""
     return sorted(drawings, key=lambda drawing: drawing.number)
 
 

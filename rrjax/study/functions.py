@@ -1,14 +1,19 @@
-"""The functions of a study: mechanisms, estimators and metrics, traced on abstract arrays before any work is done."""
+"""The functions of a study: mechanisms, estimators and metrics, traced before any work, and what tells them apart."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import hashlib
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import ArrayLike
 
 from rrjax.data.arguments import float_dtype
@@ -16,28 +21,30 @@ from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.in_rows import Collections, own_in_rows
-from rrjax.mechanisms import MechanismFactory, SupportMechanism
+from rrjax.mechanisms import MechanismFactory
 from rrjax.numerics.rows import WIDTH, Rows
 from rrjax.study.arguments import shape_in_words
-from rrjax.study.products import Apart, JointCounts, estimate
-from rrjax.study.rounds import SeveralRounds
+from rrjax.study.mechanisms import Collecting, JointCounts, estimate
 
 if TYPE_CHECKING:
-    from rrjax.study.grid import Grid
+    from rrjax.study.study import Study
+
+_LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "rrjax", *sys.stdlib_module_names}
+_INSTALLED = ("site-packages", "dist-packages")
 
 
-def decomposes(study: Grid) -> bool:
+def decomposes(study: Study) -> bool:
     """Whether the study needs the errors of single categories."""
     return not {"bias2", "variance"}.isdisjoint(study.metrics)
 
 
-def metrics_of_seeds(study: Grid) -> list[str]:
+def metrics_of_seeds(study: Study) -> list[str]:
     """The metrics of single seeds; including the squared error if the decomposition needs it."""
     names = [name for name in study.metrics if name not in ("bias2", "variance")]
     return names if not decomposes(study) or "mse" in names else [*names, "mse"]
 
 
-def measures_of(study: Grid) -> list[Callable[..., Any]]:
+def measures_of(study: Study) -> list[Callable[..., Any]]:
     """The functions `f(estimate, truth, counts, epsilon)` of the metrics of single seeds."""
 
     def own(function):
@@ -80,14 +87,14 @@ def known_epsilon(
 
 def build_mechanism(
     factory: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None
-) -> SupportMechanism | SeveralRounds | Apart:
+) -> Collecting:
     """The mechanism at ε, its parameters chosen by the known ε if there is one.
 
     Raises:
         TypeError: The factory returns no mechanism.
     """
     mechanism = factory(num_categories, epsilon if known is None else known)
-    if not isinstance(mechanism, SupportMechanism | SeveralRounds | Apart):
+    if not isinstance(mechanism, Collecting):
         raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
     return mechanism if known is None else dataclasses.replace(cast("Any", mechanism), epsilon=epsilon)
 
@@ -113,7 +120,7 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
     return tally
 
 
-def check_functions(study: Grid, num_categories: int) -> None:
+def check_functions(study: Study, num_categories: int) -> None:
     """Checks the mechanisms, estimators and metrics of a study by tracing them.
 
     Raises:
@@ -121,6 +128,7 @@ def check_functions(study: Grid, num_categories: int) -> None:
     """
     counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     epsilon = jax.ShapeDtypeStruct((), float_dtype())
+    key = jax.eval_shape(jax.random.key, 0)
     collections: dict[str, tuple[Any, Any]] = {f"counts [{num_categories}]": (counts, epsilon)}
     if study.mechanism is not None:
         tallies = {
@@ -132,8 +140,7 @@ def check_functions(study: Grid, num_categories: int) -> None:
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
     for words, given in collections.items():
         for label, estimator in study.estimators.items():
-            function = partial(estimate, estimator, jax.random.key(0))
-            _check_estimator(label, function, (num_categories,), words, given)
+            _check_estimator(label, partial(estimate, estimator), (num_categories,), words, (key, *given))
         theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
         for label, measure in zip(metrics_of_seeds(study), measures_of(study), strict=True):
             try:
@@ -150,7 +157,7 @@ def check_functions(study: Grid, num_categories: int) -> None:
                 )
 
 
-def check_in_rows(study: Grid) -> None:
+def check_in_rows(study: Study) -> None:
     """Checks what estimators of one's own say that they are in rows, in the same way."""
     of_each = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4,), float_dtype())
     for label, estimator in study.estimators.items():
@@ -197,3 +204,138 @@ def _returned(value: Any) -> str:
     if not hasattr(value, "shape"):
         return "nothing" if value is None else f"a {type(value).__name__}"
     return f"{shape_in_words(value.shape)} of {value.dtype}" if value.shape else f"a scalar of {value.dtype}"
+
+
+def identity_of(function: Any, *, classes: bool = False) -> str:
+    """The name of a function, with a hash of its code and of all objects that it contains or uses from its module.
+
+    For functions of libraries it is the name alone. With `classes`, the methods of a class count too.
+    """
+    return _Reader(classes).function(function)
+
+
+class _Reader:
+    """Reads a function and all objects that it refers to, each once."""
+
+    def __init__(self, classes: bool) -> None:
+        self.classes = classes
+        self.known: dict[int, str] = {}
+        self.alive: list[Any] = []
+        """Keeps the objects of `known`, whose ids could otherwise be reused."""
+
+    def function(self, function: Any) -> str:
+        if function is None:
+            return ""
+        if id(function) in self.known:
+            return self.known[id(function)]
+        self.alive.append(function)
+        in_rows = own_in_rows(function)
+        given: list[Any] = [] if in_rows is None else [in_rows]
+        inner: Any = function
+        while isinstance(inner, partial):
+            given += [inner.args, sorted(inner.keywords.items())]
+            inner = inner.func
+        if isinstance(inner, types.MethodType):
+            given += [inner.__self__, _methods(type(inner.__self__))]
+            inner = inner.__func__
+        inner = inspect.unwrap(inner)
+        code = getattr(inner, "__code__", None)
+        if code is None and not isinstance(inner, type) and hasattr(inner, "__dict__"):  # a callable object
+            given += [vars(inner), _methods(type(inner))]
+            inner = type(inner)
+        module = getattr(inner, "__module__", None) or ""
+        name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+        self.known[id(function)] = name  # for references back to it
+        if code is not None and not _of_library(module):
+            given += [list(_instructions(code)), inner.__defaults__, inner.__kwdefaults__]
+            given += [list(_held(inner)), list(_used(inner, code))]
+        if self.classes and isinstance(inner, type):
+            given += _attributes(inner)
+        if given:
+            name += f"#{hashlib.sha256(repr(self.content(given)).encode()).hexdigest()[:12]}"
+        self.known[id(function)] = name
+        return name
+
+    def content(self, value: Any) -> Any:
+        """A representation of a value that is the same in every process."""
+        if isinstance(value, list | tuple):
+            return [self.content(one) for one in value]
+        if isinstance(value, dict):
+            return [(str(key), self.content(one)) for key, one in value.items()]
+        if isinstance(value, set | frozenset):
+            return sorted(str(self.content(one)) for one in value)
+        if isinstance(value, np.ndarray | jax.Array) and not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        if isinstance(value, types.ModuleType):
+            return value.__name__
+        if callable(value):
+            return self.function(value)
+        if not hasattr(value, "__dict__"):
+            text = repr(value)
+            return type(value).__qualname__ if " at 0x" in text else text
+        if id(value) not in self.known:
+            self.alive.append(value)
+            self.known[id(value)] = name = type(value).__qualname__
+            self.known[id(value)] = f"{name} {self.content(vars(value))}"
+        return self.known[id(value)]
+
+
+def _instructions(code: types.CodeType) -> Iterator[Any]:
+    yield code.co_code
+    yield code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield list(_instructions(constant))
+        else:
+            yield constant
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _methods(kind: type) -> list[Any]:
+    """The functions of a class, inherited ones included."""
+    own = (one for one in kind.__mro__ if not _of_library(one.__module__))
+    return [(name, value) for one in own for name, value in sorted(vars(one).items()) if inspect.isfunction(value)]
+
+
+def _attributes(kind: type) -> list[Any]:
+    """The functions, properties and plain values of a class, inherited ones included."""
+    own = (one for one in kind.__mro__ if not _of_library(one.__module__))
+    found = ((name, getattr(value, "fget", value)) for one in own for name, value in sorted(vars(one).items()))
+    plain = bool, int, float, str, tuple
+    return [
+        (name, value)
+        for name, value in found
+        if inspect.isfunction(value) or (isinstance(value, plain) and not name.startswith("__"))
+    ]
+
+
+def _of_library(module: str) -> bool:
+    top = module.split(".")[0]
+    if top in _LIBRARIES:
+        return True
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return any(folder in file for folder in _INSTALLED)
+
+
+def _held(function: Any) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            yield None
+
+
+def _used(function: Any, code: types.CodeType) -> Iterator[Any]:
+    """Globals, by name, and attributes of modules that are no libraries."""
+    names = sorted(_names(code))
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, types.ModuleType):
+            if not _of_library(value.__name__):
+                yield name, [(one, getattr(value, one)) for one in names if hasattr(value, one)]
+        elif value is not None:
+            yield name, value

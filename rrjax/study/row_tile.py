@@ -8,27 +8,23 @@ drawn, of estimators and metrics that rows have; all others have a program for e
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from rrjax.estimators import in_rows
-from rrjax.estimators.catalogue import METRICS
+from rrjax.estimators.catalogue import METRICS, estimator_in_rows
 from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
 from rrjax.simulate.sampling.in_rows import Laws
-from rrjax.study import draws
-from rrjax.study.draws import Point
-from rrjax.study.functions import decomposes, metrics_of_seeds
-from rrjax.study.identity import identity_of
-from rrjax.study.tile import Inputs, Outputs, Shape, cells_of_tile
+from rrjax.study.functions import decomposes, identity_of, metrics_of_seeds
+from rrjax.study.tile import Inputs, Outputs, Point, Shape, cells_of_tile, draw_in_rows
 
 if TYPE_CHECKING:
-    from rrjax.study.grid import Grid
+    from rrjax.study.study import Study
 
 LEAST_COLLECTIONS = 16
 """Fewer in a tile leave the program's lanes empty; then a program for that K alone is faster."""
@@ -75,12 +71,12 @@ class Sizes:
     """Rows of a collection, at most."""
 
 
-def shapes_in_rows(study: Grid, platform: str) -> dict[int, Shape]:
+def shapes_in_rows(study: Study, platform: str) -> dict[int, Shape]:
     """The shapes of the K that one program can serve; none for studies with other functions."""
     if study.mechanism is not None or study.users is not None or any(study.metrics.values()):
         return {}
-    known = set(in_rows.METRICS) | {name for name, metric in METRICS.items() if metric.measure is None}
-    if not known.issuperset(study.metrics) or not all(map(in_rows.estimator_in_rows, study.estimators.values())):
+    known = {name for name, metric in METRICS.items() if metric.measure is None or metric.in_rows is not None}
+    if not known.issuperset(study.metrics) or not all(map(estimator_in_rows, study.estimators.values())):
         return {}
     height = height_of_tile(platform)
     found = {}
@@ -99,7 +95,7 @@ def height_of_tile(platform: str) -> int:
     return cells_of_tile(platform) // WIDTH
 
 
-def sizes_of(study: Grid, shapes: Iterable[Shape], platform: str) -> Sizes:
+def sizes_of(study: Study, shapes: Iterable[Shape], platform: str) -> Sizes:
     """The sizes of the program for these shapes; powers of two, so that other studies may have the same program."""
     shapes = list(shapes)
 
@@ -121,7 +117,7 @@ def sizes_of(study: Grid, shapes: Iterable[Shape], platform: str) -> Sizes:
 class RowTile:
     """The tiles of one K, computed by the program of all K."""
 
-    study: Grid
+    study: Study
     shape: Shape
     sizes: Sizes
 
@@ -133,17 +129,10 @@ class RowTile:
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
         # Functions by id, because not all can be hashed, and by their contents, which may change.
-        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in self._functions)
+        estimators = self.study.estimators.values()
+        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in estimators)
         metrics = metrics_of_seeds(self.study)
         return "study in rows", tuple(functions), tuple(metrics), dataclasses.astuple(self.sizes)
-
-    def kept_identity(self) -> tuple[Any, ...] | None:
-        """The same for other processes; None if functions are not of rrjax."""
-        return None if any(map(own_in_rows, self._functions)) else self.identity()
-
-    @property
-    def _functions(self) -> Collection[Any]:
-        return self.study.estimators.values()
 
     def tables(self) -> Laws:
         """The arrays that all tiles of this K share: the laws."""
@@ -188,9 +177,9 @@ class RowTile:
 
     def function(self) -> Callable[[Laws, RowInputs], Outputs]:
         """The function of the tables and the inputs of one tile."""
-        estimators = [each for each in map(in_rows.estimator_in_rows, self.study.estimators.values()) if each]
+        estimators = [each for each in map(estimator_in_rows, self.study.estimators.values()) if each]
         names = metrics_of_seeds(self.study)
-        metrics = [in_rows.METRICS[name] for name in names]
+        metrics = [metric for metric in (METRICS[name].in_rows for name in names) if metric]
         sizes = self.sizes
 
         def of_tile(laws, inputs):
@@ -199,7 +188,7 @@ class RowTile:
             collection = jnp.arange(sizes.height, dtype=jnp.int32)
             at = jnp.minimum(collection // inputs.seeds, inputs.configurations - 1)
             seeds = inputs.first_seed + (collection % inputs.seeds).astype(jnp.uint32)
-            truth, counts = draws.in_rows(rows, laws, points, seeds, at, inputs.of_users)
+            truth, counts = draw_in_rows(rows, laws, points, seeds, at, inputs.of_users)
             given = Collections.of(rows, counts, looked_up(points.num_users, at), looked_up(points.epsilon, at))
             real = seeds < inputs.num_seeds
 

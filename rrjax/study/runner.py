@@ -1,13 +1,16 @@
-"""Runs a study: batches of tiles on all devices, kept on disk as they finish."""
+"""Runs a study: batches of tiles on all devices, kept on disk as they finish, and the labelled dataset of all."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import itertools
+import json
 import os
 import threading
 import time
+import warnings
 from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,20 +20,28 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
 from rrjax.data.errors import StudyError, check_installed
+from rrjax.estimators.catalogue import METRICS
 from rrjax.numerics import programs
 from rrjax.study import tile
 from rrjax.study.arguments import Progress, RunOptions
-from rrjax.study.checkpoint import Checkpoint, Part, Timing, name_of_group
+from rrjax.study.checkpoint import (
+    Checkpoint,
+    Part,
+    Timing,
+    check_agreement,
+    gathered,
+    name_of_group,
+    on_first,
+    shared,
+)
 from rrjax.study.functions import check_functions, check_in_rows, decomposes, metrics_of_seeds
-from rrjax.study.processes import check_agreement, gathered, on_first, shared
-from rrjax.study.results import Result, dataset
 from rrjax.study.row_tile import UNOPTIMIZED_TILES, RowTile, shapes_in_rows, sizes_of
 from rrjax.study.tile import Outputs, Shape, Tile
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rrjax.study.grid import Grid
+    from rrjax.study.study import Study
 
 _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
@@ -45,7 +56,7 @@ _locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
 class _Run(NamedTuple):
     """Data that all groups of a run share."""
 
-    study: Grid
+    study: Study
     seed: int
     mesh: Mesh
     batch_size: int | None
@@ -57,7 +68,7 @@ class _Run(NamedTuple):
     """Computes, one batch after the other."""
 
 
-def run(study: Grid, options: RunOptions) -> xr.Dataset:
+def run(study: Study, options: RunOptions) -> xr.Dataset:
     """See `Study.run`."""
     check_installed("study", "A study", "xarray")
     begin = time.perf_counter()
@@ -124,7 +135,7 @@ def _ahead(mesh: Mesh) -> int:
     return int(mesh.devices.flat[0].platform != "cpu" and jax.process_count() == 1)
 
 
-def _description(study: Grid, seed: int, platform: str) -> dict[str, Any]:
+def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
     """All settings that determine the results."""
     return study.describe() | {
         "seed": seed,
@@ -143,12 +154,12 @@ def _memory(mesh: Mesh) -> int:
     return sum(limits) // 2
 
 
-def _size_of_results(study: Grid) -> int:
+def _size_of_results(study: Study) -> int:
     """The size of the results, bytes."""
     return 8 * len(study.configurations()) * study.num_seeds * len(study.estimators) * len(metrics_of_seeds(study))
 
 
-def _check_results(study: Grid, memory: int) -> None:
+def _check_results(study: Study, memory: int) -> None:
     """Refuses a grid whose results alone exceed the memory."""
     number, needed = len(study.configurations()), _size_of_results(study)
     if needed > memory:
@@ -165,6 +176,16 @@ def _bytes(number: int) -> str:
         if number >= size:
             return f"{number / size:,.1f} {unit}"
     return f"{number} bytes"
+
+
+class Result(NamedTuple):
+    """The results of all configurations of one K and one mechanism."""
+
+    num_categories: int
+    measures: np.ndarray
+    """`[configurations, seeds, estimators, metrics]`"""
+    bias2: np.ndarray | None
+    """`[configurations, estimators]`"""
 
 
 class _Batch(NamedTuple):
@@ -254,8 +275,7 @@ class _Group:
             compiled, on_each, _ = _programs.get(known, (None, 0, None))
             if compiled is None:
                 function = tile.program(self.tile.function(), self.mesh)
-                devices = list(self.mesh.devices.flat)
-                compiled = programs.compiled(self.tile.kept_identity(), function, arguments, work, devices)
+                compiled = programs.compiled(function, arguments, work, self.platform)
                 if len(_programs) >= _MAX_PROGRAMS:
                     _programs.pop(next(iter(_programs)), None)
                 on_each = self._needed(compiled)
@@ -369,9 +389,96 @@ class _Group:
         return Result(shape.num_categories, measures[: shape.num_configurations, : study.num_seeds], bias2)
 
 
-def tile_of(study: Grid, num_categories: int, platform: str, mechanism: str | None) -> Tile | RowTile:
+def tile_of(study: Study, num_categories: int, platform: str, mechanism: str | None) -> Tile | RowTile:
     """The tiles of one K and mechanism: in rows, if one program can serve all K of the study."""
     shapes = shapes_in_rows(study, platform)
     if num_categories in shapes:
         return RowTile(study, shapes[num_categories], sizes_of(study, shapes.values(), platform))
     return Tile(study, Shape.of(study, num_categories, platform, mechanism))
+
+
+def dataset(study: Study, results: Sequence[Result], options: RunOptions, attributes: Mapping[str, Any]) -> xr.Dataset:
+    """The dataset of a finished study: see `Study.run`."""
+    import xarray as xr
+
+    estimators, metrics, quantiles = list(study.estimators), list(study.metrics), options.quantiles
+    coordinates: dict[str, list[Any]] = {} if study.mechanism is None else {"mechanism": list(study.mechanism)}
+    coordinates |= {
+        "num_categories": list(study.num_categories),
+        "num_users": list(study.num_users),
+        "epsilon": list(study.epsilon),
+        study.dimension: list(study.populations),
+    }
+    grid = tuple(len(values) for values in coordinates.values())
+    dims = ("estimator", *coordinates)
+
+    def on_grid(array, *, leading):
+        """`[configurations, *leading, …]` → `[*leading, *grid, …]`."""
+        array = np.moveaxis(array, 0, leading)
+        return array.reshape(*array.shape[:leading], *grid, *array.shape[leading + 1 :])
+
+    variables: dict[str, Any] = {}
+
+    def put(name, dims, values, metric):
+        known = METRICS.get(metric)
+        label, unit = (known.label.replace("\n", " "), known.unit) if known else (metric, "")
+        variables[name] = (dims, values, {"long_name": label, "units": unit})
+
+    number = study.num_seeds
+    with warnings.catch_warnings():
+        # Infinite divergences have an infinite mean and a NaN standard error.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for place, name in enumerate(metrics_of_seeds(study)):
+            # [configurations, seeds, estimators]; averages are always in float64
+            values = np.concatenate([result.measures[..., place] for result in results]).astype(np.float64)
+            mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(number)
+            if name not in metrics:
+                variables["mse"] = (dims, on_grid(mean, leading=1), {})
+                continue
+            put(name, dims, on_grid(mean, leading=1), name)
+            put(f"{name}_se", dims, on_grid(error, leading=1), name)
+            means, errors = _paired(values)
+            put(f"{name}_difference", ("estimator", "versus", *dims[1:]), on_grid(means, leading=2), name)
+            put(f"{name}_difference_se", ("estimator", "versus", *dims[1:]), on_grid(errors, leading=2), name)
+            if len(quantiles):
+                found = np.moveaxis(np.quantile(values, list(quantiles), axis=1), 0, -1)
+                put(f"{name}_quantile", (*dims, "quantile"), on_grid(found, leading=1), name)
+            if options.keep_seeds:
+                put(f"{name}_seeds", (*dims, "seed"), on_grid(values.swapaxes(1, 2), leading=1), name)
+    if any(result.bias2 is not None for result in results):
+        bias2 = on_grid(np.concatenate([np.asarray(result.bias2) for result in results]), leading=1)
+        if "bias2" in metrics:
+            put("bias2", dims, bias2, "bias2")
+        if "variance" in metrics:
+            put("variance", dims, np.maximum(variables["mse"][1] - bias2, 0), "variance")
+        if "mse" not in metrics:
+            del variables["mse"]
+
+    labels: dict[str, Any] = {"estimator": estimators, **coordinates}
+    if any("difference" in name for name in variables):
+        labels["versus"] = estimators
+    if len(quantiles):
+        labels["quantile"] = list(quantiles)
+    if options.keep_seeds:
+        labels["seed"] = np.arange(number)
+    # NetCDF has no nested attributes.
+    flat = {
+        name: value if isinstance(value, str | int | float) else json.dumps(value)
+        for name, value in attributes.items()
+        if value is not None
+    }
+    return xr.Dataset(variables, labels, flat)
+
+
+def _paired(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean differences between estimators over the seeds, and their standard errors, `[configurations, E, E]`."""
+    number = values.shape[-1]
+    means = np.zeros((len(values), number, number))
+    errors = np.zeros_like(means)
+    for first in range(number):
+        for second in range(first):
+            difference = values[..., first] - values[..., second]
+            mean, error = difference.mean(1), difference.std(1, ddof=1) / np.sqrt(values.shape[1])
+            means[:, first, second], means[:, second, first] = mean, -mean
+            errors[:, first, second] = errors[:, second, first] = error
+    return means, errors

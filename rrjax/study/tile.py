@@ -19,23 +19,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, Int, UInt
 
-from rrjax.data.arguments import float_dtype
+from rrjax import simulate
+from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.tally import Tally
-from rrjax.estimators.catalogue import ESTIMATORS
-from rrjax.mechanisms import MECHANISMS, MechanismFactory, SupportMechanism
+from rrjax.mechanisms import MechanismFactory
 from rrjax.mechanisms.mechanism import CELLS
-from rrjax.simulate.sampling.in_rows import Laws
-from rrjax.study import draws
-from rrjax.study.draws import Point
-from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
-from rrjax.study.identity import Configuration, identity_of
-from rrjax.study.products import Apart, JointCounts, estimate, of_seeds
-from rrjax.study.rounds import SeveralRounds
+from rrjax.numerics.rows import Rows, num_parts
+from rrjax.numerics.sharding import looked_up
+from rrjax.numerics.sums import expm1_epsilon
+from rrjax.simulate.sampling import Stream
+from rrjax.simulate.sampling.in_rows import TOGETHER, Laws, Users, collect_in_rows
+from rrjax.study.arguments import Configuration
+from rrjax.study.functions import build_mechanism, decomposes, identity_of, known_epsilon, measures_of
+from rrjax.study.mechanisms import Collecting, JointCounts, estimate, of_seeds
 
 if TYPE_CHECKING:
-    from rrjax.study.grid import Grid
+    from rrjax.study.study import Study
 
 # Collections × categories that a tile holds: enough to fill vector units and caches, or a GPU.
 _CELLS = {"cpu": 2**18}
@@ -70,7 +71,7 @@ class Shape:
     """Seeds drawn at a time, where the study has mechanisms."""
 
     @classmethod
-    def of(cls, study: Grid, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
+    def of(cls, study: Study, num_categories: int, platform: str, mechanism: str | None = None) -> Shape:
         """The shape for a study; it is the same in all its runs on one kind of device."""
         cells = cells_of_tile(platform)
         number = len(study.configurations(num_categories, mechanism))
@@ -102,7 +103,7 @@ class Inputs(NamedTuple):
     epsilon: np.ndarray
 
     @classmethod
-    def of(cls, study: Grid, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
+    def of(cls, study: Study, shape: Shape, seed: int, tiles: np.ndarray) -> Inputs:
         """The inputs of the tiles with these numbers."""
         configurations = study.configurations(shape.num_categories, shape.mechanism)
         populations = list(study.populations)
@@ -133,15 +134,102 @@ class Outputs(NamedTuple):
     """Whether estimates are finite, `[configurations, seeds, estimators]`."""
 
 
-def _mechanisms(study: Grid) -> Mapping[str, MechanismFactory]:
+def _mechanisms(study: Study) -> Mapping[str, MechanismFactory]:
     assert study.mechanism is not None
     return study.mechanism
 
 
-def mechanism_at(study: Grid, shape: Shape, epsilon: Array) -> SupportMechanism | SeveralRounds | Apart:
+def mechanism_at(study: Study, shape: Shape, epsilon: Array) -> Collecting:
     """The mechanism of a shape, which has one, at a traced ε."""
     assert shape.mechanism is not None
     return build_mechanism(_mechanisms(study)[shape.mechanism], shape.num_categories, epsilon, shape.known_epsilon)
+
+
+class Point(NamedTuple):
+    """The arrays of one configuration, or with a further axis of several."""
+
+    words: Any
+    """That seed its random numbers, `[2]` or `[4]`."""
+    population: Any
+    """`[K]`; where collections are drawn in rows, the number of its law."""
+    num_users: Any
+    epsilon: Any
+
+
+def key_of(words: Array, seed: Array, site: int) -> Array:
+    """A key of collection number `seed`."""
+    return jax.random.wrap_key_data(jnp.stack(Stream(words[0], words[1]).pair(seed, site)), impl="threefry2x32")
+
+
+def shares_of(users: Array, num_users: Array) -> Array:
+    """The shares of N users."""
+    dtype = float_dtype()
+    return users.astype(dtype) / num_users.astype(dtype)
+
+
+def draw_randomized(point: Point, seed: Array) -> tuple[Array, Array]:
+    """Collection number `seed` of given users: the truth and the counts of their reports."""
+    counts = simulate.randomized(key_of(point.words, seed, 0), point.population, point.epsilon)
+    return shares_of(point.population, point.num_users), counts
+
+
+def draw_tallied(study: Study, point: Point, seed: Array, mechanism: Collecting) -> tuple[Array, Tally | JointCounts]:
+    """Collection number `seed` of a mechanism: the truth and the tally."""
+    words, population, num_users, _ = point
+    users = population
+    if study.users is None:
+        users = simulate.true_counts(key_of(words, seed, 0), population, num_users)
+    tally = mechanism.collect(key_of(words[2:], seed, 0), users)
+    return population if study.estimand == "distribution" else shares_of(users, num_users), tally
+
+
+def draw_in_rows(
+    rows: Rows,
+    laws: Laws,
+    points: Point,
+    seeds: UInt[Array, " R"],
+    at: Int[Array, " R"],
+    of_users: Bool[Array, ""],
+    most: int = TOGETHER,
+) -> tuple[Float[Array, "R W"], Int[Array, "R W"]]:
+    """The collections of k-ary randomized response whose users are drawn: truths and counts of the reports, in rows.
+
+    Args:
+        rows: Their arrangement.
+        laws: The distributions, each in `rows.parts` rows.
+        points: `[F]`, configurations.
+        seeds: The number of each collection.
+        at: The configuration of each.
+        of_users: Whether the truth is the histogram of the users, and not their distribution.
+        most: Number of collections, where it is known and small.
+    """
+    e1 = expm1_epsilon(points.epsilon)
+    size = e1 + rows.length.astype(e1.dtype)
+    stream = Stream(*(looked_up(points.words[:, each], at) for each in (0, 1)))
+    first = looked_up(points.population, at) * rows.parts
+    number = looked_up(points.num_users, at)
+    keep, drop = looked_up(e1 / size, at), looked_up(rows.length.astype(e1.dtype) / size, at)
+    users = Users(Stream(*stream.pair(seeds, 0)), first, number, keep, drop)
+    true_counts, counts = collect_in_rows(rows, laws, users, most)
+    # Not a division of the rows: XLA would multiply them by the reciprocal in some programs, and not in others.
+    shares = true_counts.astype(e1.dtype) * rows.spread(1 / number.astype(e1.dtype))
+    return jnp.where(of_users, shares, laws.in_rows(rows, first)), counts
+
+
+def draw_separately(
+    laws: Laws, num_categories: int, points: Point, seeds: UInt[Array, " S"], estimand: Estimand
+) -> tuple[Float[Array, "F S K"], Int[Array, "F S K"]]:
+    """The collections of `draw_in_rows`, for each configuration and seed, as vectors of K."""
+    configurations, number = points.epsilon.shape[0], seeds.shape[0]
+    total = configurations * number
+    height = total * num_parts(num_categories)
+    rows = Rows(height, jnp.int32(num_categories), jnp.int32(total), num_parts(num_categories))
+    collection = jnp.arange(height, dtype=jnp.int32) % total
+    at, seeds = collection // number, looked_up(seeds, collection % number)
+    found = draw_in_rows(rows, laws, points, seeds, at, jnp.bool_(estimand == "users"), total)
+    truth, counts = (rows.separate(each, total, num_categories) for each in found)
+    shape = configurations, number, num_categories
+    return truth.reshape(shape), counts.reshape(shape)
 
 
 def program(function: Callable[[Any, Any], Any], mesh: Mesh) -> Any:
@@ -171,7 +259,7 @@ def program(function: Callable[[Any, Any], Any], mesh: Mesh) -> Any:
 
 
 def draw_again(
-    study: Grid, configuration: Configuration, seed: int, number: int
+    study: Study, configuration: Configuration, seed: int, number: int
 ) -> tuple[Array, Array | Tally | JointCounts]:
     """One collection, drawn outside of a run: see `Study.collection`."""
     size, users = configuration.num_categories, configuration.num_users
@@ -180,13 +268,17 @@ def draw_again(
     point = Point(words, population, np.int32(users), np.asarray(configuration.epsilon, float_dtype()))
     if configuration.mechanism is None and study.users is None:
         points = jax.tree.map(lambda each: each[None], point._replace(population=np.int32(0)))
-        found = draws.again(Laws.of(population[None]), points, np.array([number], np.uint32), size, study.estimand)
+        numbers = np.array([number], np.uint32)
+        found = _drawn_separately(Laws.of(population[None]), size, points, numbers, study.estimand)
         return found[0][0, 0], found[1][0, 0]
     point = jax.tree.map(jnp.asarray, point._replace(population=population))
     if configuration.mechanism is None:
-        return draws.randomized(point, jnp.uint32(number))
+        return draw_randomized(point, jnp.uint32(number))
     shape = Shape.of(study, size, jax.default_backend(), configuration.mechanism)
     return _draw_traced(_Program(Tile(study, shape).identity(), study, shape), point, jnp.uint32(number))
+
+
+_drawn_separately = jax.jit(draw_separately, static_argnums=(1, 4))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,17 +286,14 @@ class _Program:
     """A static argument of `jax.jit`: equal for studies with the same computation."""
 
     identity: tuple[Any, ...]
-    study: Grid = dataclasses.field(compare=False)
+    study: Study = dataclasses.field(compare=False)
     shape: Shape = dataclasses.field(compare=False)
 
 
 @partial(jax.jit, static_argnums=0)  # ε is traced as in a run: a known one might choose other parameters
 def _draw_traced(program, point, seed):
-    return _draw_tally(program.study, point, seed, mechanism_at(program.study, program.shape, point.epsilon))
-
-
-def _draw_tally(study, point, seed, mechanism):
-    return draws.tallied(point, seed, mechanism, study.users is not None, study.estimand)
+    mechanism = mechanism_at(program.study, program.shape, point.epsilon)
+    return draw_tallied(program.study, point, seed, mechanism)
 
 
 def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
@@ -222,7 +311,7 @@ def _in_turns(function: Callable[[Array], Any], size: int, seeds: Array) -> Any:
 class Tile:
     """The program of one K and mechanism."""
 
-    study: Grid
+    study: Study
     shape: Shape
 
     @property
@@ -244,19 +333,6 @@ class Tile:
             return common
         factory = _mechanisms(self.study)[self.shape.mechanism]
         return *common, id(factory), identity_of(factory, classes=True)
-
-    def kept_identity(self) -> tuple[Any, ...] | None:
-        """The same for other processes with the same code of rrjax; None if functions are not of its catalogues.
-
-        The contents of other functions are not known for sure: they may call any package.
-        """
-        study, mechanism = self.study, self.shape.mechanism
-        functions = [(ESTIMATORS.get(label), f) for label, f in study.estimators.items()]
-        if any(entry is None or entry.function is not f for entry, f in functions) or any(study.metrics.values()):
-            return None
-        if mechanism is not None and MECHANISMS.get(mechanism) is not _mechanisms(study)[mechanism]:
-            return None
-        return "study", tuple(study.estimators), tuple(study.metrics), mechanism, *self._settings
 
     @property
     def _settings(self) -> tuple[Any, ...]:
@@ -299,17 +375,17 @@ def _tile(tile: Tile) -> Callable[[Any, Inputs], Outputs]:
         return [estimate(estimator, key, counts, epsilon).astype(dtype) for estimator in estimators.values()]
 
     def spare(point, seed):
-        return draws.key_of(point.words, seed, 1)
+        return key_of(point.words, seed, 1)
 
     def tallied(point, seeds):
         mechanism = mechanism_at(study, shape, point.epsilon)
-        truth, tally = _in_turns(lambda seed: _draw_tally(study, point, seed, mechanism), shape.drawn, seeds)
+        truth, tally = _in_turns(lambda seed: draw_tallied(study, point, seed, mechanism), shape.drawn, seeds)
         tally, alike = of_seeds(tally, mechanism)
         keys = jax.vmap(partial(spare, point))(seeds)
         return truth, tally, jax.vmap(estimated, (alike, 0, None))(tally, keys, None), alike
 
     def counted(point, seeds, drawn):
-        truth, counts = jax.vmap(draws.randomized, (None, 0))(point, seeds) if drawn is None else drawn
+        truth, counts = jax.vmap(draw_randomized, (None, 0))(point, seeds) if drawn is None else drawn
 
         def of_seed(seed, counts):
             return estimated(counts, spare(point, seed), point.epsilon)
@@ -347,7 +423,7 @@ def _tile(tile: Tile) -> Callable[[Any, Inputs], Outputs]:
         points = Point(inputs.words, inputs.population, inputs.num_users, inputs.epsilon)
         drawn = None
         if tile.in_rows:
-            drawn = draws.separate(tables, shape.num_categories, points, _seeds(inputs.first_seed), study.estimand)
+            drawn = draw_separately(tables, shape.num_categories, points, _seeds(inputs.first_seed), study.estimand)
         else:
             points = points._replace(population=tables[inputs.population])
         if shape.configurations == 1:  # vmap would turn branches into selects

@@ -17,7 +17,7 @@ from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.tallies import mechanism_of
 from rrjax.mechanisms import DESIGNS, TWO_SAMPLES, Kuk, Mangat, UnrelatedQuestion
 from rrjax.mechanisms.table import TABLE
-from rrjax.reports.yes_or_no import known_yes
+from rrjax.reports.parameters import known_yes
 
 pytestmark = pytest.mark.once
 COUNTED = ("--column", "answer", "--counts", "n", "--json")
@@ -39,17 +39,14 @@ def table(invoke):
 
     def make(yes, no, *listed):
         io.write_table("c.csv", {"answer": np.array([yes, no]), "n": np.array([462, 538])})
-        with open("domain.txt", "w") as file:
-            file.write("\n".join(listed or (yes, no)))
+        Path("domain.txt").write_text("\n".join(listed or (yes, no)))
         return invoke
 
     return make
 
 
 def estimated(invoke, *flags, domain="domain.txt", command="compare"):
-    code, out, error = invoke(command, "c.csv", *COUNTED, "--domain", domain, *flags)
-    assert code == 0, error
-    return json.loads(out)
+    return json.loads(invoke.done(command, "c.csv", *COUNTED, "--domain", domain, *flags))
 
 
 def share(found, label, estimator="mle"):
@@ -87,8 +84,7 @@ def test_the_yes_is_known_by_its_label_in_any_order(table):
     found = estimated(invoke, *flags_of("kuk", **KUK), domain="0:1")
     assert (found["yes"], found["domain"]) == ("1", "0:1 (2 integers)")
     assert share(found, "1") == pytest.approx(expected, abs=1e-5)
-    code, out, _ = invoke("estimate", "c.csv", *COUNTED[:-1], "--domain", "0:1", *flags_of("kuk", **KUK))
-    assert code == 0
+    out = invoke.done("estimate", "c.csv", *COUNTED[:-1], "--domain", "0:1", *flags_of("kuk", **KUK))
     assert "; yes: 1, no: 0;" in out.splitlines()[0]
     # Where the law is the same for both answers, nothing needs to be known.
     for labels, yes in ((("1", "0"), "1"), (("left", "right"), None)):
@@ -100,14 +96,13 @@ def test_the_yes_is_known_by_its_label_in_any_order(table):
 def test_a_yes_that_no_word_tells_is_asked_for(table):
     invoke = table("red", "black", "black", "red")
     for name, parameters in (("kuk", KUK), ("mangat", {"truth": 0.9}), ("triangular", {"innocuous": 0.1})):
-        assert invoke("compare", "c.csv", *COUNTED, "--domain", "domain.txt", *flags_of(name, **parameters))[0] == 2
-        assert blames(invoke.error, "--domain")
+        invoke.refuses(
+            "--domain", "compare", "c.csv", *COUNTED, "--domain", "domain.txt", *flags_of(name, **parameters)
+        )
     line = ("compare", "c.csv", *COUNTED, "--domain", "domain.txt", *flags_of("kuk", **KUK))
-    assert invoke(*line, "--parameter", "yes=green")[0] == 2
-    assert blames(invoke.error, "--parameter")
+    invoke.refuses("--parameter", *line, "--parameter", "yes=green")
     named = (*flags_of("forced-response", truth=0.5, forced="0.5,0.5"), "--parameter", "yes=red")
-    assert invoke("compare", "c.csv", *COUNTED, "--domain", "domain.txt", *named)[0] == 2
-    assert blames(invoke.error, "--parameter")
+    invoke.refuses("--parameter", "compare", "c.csv", *COUNTED, "--domain", "domain.txt", *named)
 
 
 @pytest.mark.long
@@ -132,8 +127,7 @@ def test_numbers_with_the_names_of_answers(table):
         found = estimated(invoke, *flags_of("unrelated-question", truth="1/2", unrelated=numbers), domain="0:1")
         assert share(found, "1") == pytest.approx(expected, abs=1e-5)
     # The truth is the remainder; a file has a table of names.
-    with open("u.toml", "w") as file:
-        file.write('mechanism = "unrelated-question"\nunrelated = {no = "11/24", yes = "1/24"}\n')
+    Path("u.toml").write_text('mechanism = "unrelated-question"\nunrelated = {no = "11/24", yes = "1/24"}\n')
     found = estimated(invoke, "--design", "u.toml", domain="0:1")
     assert share(found, "1") == pytest.approx(expected, abs=1e-5)
     # In the order of the domain where that is yes and no, or does not matter.
@@ -141,8 +135,7 @@ def test_numbers_with_the_names_of_answers(table):
     assert share(estimated(invoke, *flags_of("unrelated-question", **UNRELATED)), "yes") == pytest.approx(
         expected, abs=1e-5
     )
-    with open("domain.txt", "w") as file:
-        file.write("no\nyes\n")
+    Path("domain.txt").write_text("no\nyes\n")
     even = estimated(invoke, *flags_of("unrelated-question", truth="1/2", unrelated="1/2,1/2"))
     assert share(even, "yes") == pytest.approx(2 * (0.462 - 0.25), abs=1e-5)
 
@@ -152,12 +145,10 @@ def test_numbers_that_may_be_of_either_answer_are_asked_about(table):
 
     def refused(**parameters):
         line = ("compare", "c.csv", *COUNTED, "--domain", "domain.txt", *flags_of("unrelated-question", **parameters))
-        assert invoke(*line)[0] == 2
-        assert blames(invoke.error, "--parameter")
+        invoke.refuses("--parameter", *line)
 
     refused(**UNRELATED)
-    with open("domain.txt", "w") as file:
-        file.write("yes\nno\n")
+    Path("domain.txt").write_text("yes\nno\n")
     refused(truth="1/2", unrelated="1/24,11/24")  # the form of R's packages, which have no first
     refused(truth="1/2", unrelated="yes:1/12,maybe:11/12")
     refused(truth="1/2", unrelated="yes:1/12,11/12")
@@ -175,11 +166,10 @@ def test_plans_have_yes_first(invoke):
 def test_files_say_which_answer_was_yes(invoke):
     io.write_table("v.csv", {"answer": (np.arange(8000) % 4 == 0).astype(int)})
     line = ("randomize", "v.csv", "--domain", "0:1", *flags_of("kuk", **KUK), "--seed", 1, "--out", "r.parquet")
-    code, out, error = invoke(*line)
-    assert code == 0, error
+    out = invoke.done(*line)
     assert "yes: 1, no: 0" in out
     for domain in ((), ("--domain", "0:1")):
-        found = json.loads(invoke("estimate", "r.parquet", *domain, "--json")[1])
+        found = invoke.json("estimate", "r.parquet", *domain)
         assert found["yes"] == "1"
         assert abs(share(found, "1", "likeliest") - 0.25) < 4 * found["standard_error"]
 
@@ -207,15 +197,12 @@ def test_two_samples_in_any_order(invoke):
     said = {"A": (400, 600), "B": (550, 450)}
     answers = [label for yes, no in said.values() for label in [1] * yes + [0] * no]
     io.write_table("two.csv", {"said": np.array(answers), "card": np.repeat(["A", "B"], 1000)})
-    with open("yes.txt", "w") as file:
-        file.write("1\n0\n")
+    Path("yes.txt").write_text("1\n0\n")
     flags = flags_of("cheating-detection", forced="0.25,0.75")
     found = []
     for domain in ("0:1", "yes.txt"):
         line = ("estimate", "two.csv", "--column", "said", "--domain", domain, *flags, "--sample", "card=A,B", "--json")
-        code, out, error = invoke(*line)
-        assert code == 0, error
-        found.append(json.loads(out))
+        found.append(json.loads(invoke.done(*line)))
     assert found[0] == found[1]
     assert found[0]["counts"] == [[400, 600], [550, 450]]
 
@@ -226,8 +213,7 @@ def test_two_samples_in_any_order(invoke):
 def test_values_that_a_parameter_cannot_have(invoke, value):
     """Each parameter of each design, planned or estimated: a flag is blamed, and the message has no Python in it."""
     io.write_table("two.csv", {"said": np.array(["yes", "no"] * 4), "card": np.repeat(["A", "B"], 4)})
-    with open("yes.txt", "w") as file:
-        file.write("yes\nno\n")
+    Path("yes.txt").write_text("yes\nno\n")
     for name in (*DESIGNS, *TWO_SAMPLES):
         entry = TABLE[name]
         for odd in entry.parameters:
@@ -240,8 +226,7 @@ def test_values_that_a_parameter_cannot_have(invoke, value):
             if name in TWO_SAMPLES:
                 lines = [(*lines[1], "--sample", "card=A,B")]
             for line in lines:
-                code, _, error = invoke(*line)
-                assert code == 2, line
+                error = invoke.said(2, *line)
                 assert blames(invoke.error, "--parameter") or blames(invoke.error, "--mechanism"), line
                 assert not any(word in error for word in ("np.", "array(", "shape", "jax.")), error
 
@@ -259,12 +244,10 @@ def test_values_that_a_parameter_cannot_have(invoke, value):
 )
 def test_answers_that_say_nothing(invoke, name, parameters):
     io.write_table("two.csv", {"said": np.array(["yes", "no"] * 4), "card": np.repeat(["A", "B"], 4)})
-    with open("yes.txt", "w") as file:
-        file.write("yes\nno\n")
+    Path("yes.txt").write_text("yes\nno\n")
     sample = ("--sample", "card=A,B") if name in TWO_SAMPLES else ()
     line = ("estimate", "two.csv", "--column", "said", "--domain", "yes.txt", *sample, *flags_of(name, **parameters))
-    assert invoke(*line)[0] == 2
-    assert blames(invoke.error, "--parameter")
+    invoke.refuses("--parameter", *line)
 
 
 @pytest.mark.long
@@ -274,9 +257,7 @@ def test_a_yes_that_is_said_goes_before_what_a_label_means(invoke):
     line = ("estimate", "r.csv", "--column", "answer", "--domain", "d.txt", *flags_of("kuk", **KUK), "--json")
     shares = []
     for label, number in (("yes", 462), ("no", 538)):
-        code, out, error = invoke(*line, "--parameter", f"yes={label}")
-        assert code == 0, error
-        found = json.loads(out)
+        found = json.loads(invoke.done(*line, "--parameter", f"yes={label}"))
         expected = float(rrjax.mle(Kuk(0.7, 0.1).mixture_of_counts([number, 1000 - number]))[0])
         assert found["yes"] == label
         shares.append(share(found, label, "likeliest"))

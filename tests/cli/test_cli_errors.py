@@ -4,16 +4,13 @@ import datetime
 import re
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
+from cases import READ
 
-duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
-from cases import READ  # noqa: E402
-
-from rrjax import io  # noqa: E402
-from rrjax.data.errors import UsageError  # noqa: E402
+from rrjax import io
+from rrjax.data.errors import UsageError
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

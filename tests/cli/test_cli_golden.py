@@ -8,13 +8,9 @@ difference must be one that was wanted.
 import json
 import os
 
+import golden
 import jax
 import pytest
-
-pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
-import golden
 
 from rrjax.cli import show
 
@@ -49,7 +45,6 @@ LINES = {
     "estimate-ordered": f"estimate {VISITS} --ordered --explain --out all.csv",
     "estimate-inv": f"estimate {REPORTS} --estimator inv --out all.csv",
     "estimate-mle-star": f"estimate {REPORTS} --estimator mle_star --explain",
-    "estimate-norm-sub": "estimate city.parquet --estimator norm_sub",
     "estimate-tiny": f"estimate tiny.csv {CITY} --epsilon 1 --out all.csv",
     "estimate-noisy": f"estimate tiny.csv {CITY} --epsilon 0.001",
     "estimate-missing": f"estimate missing.csv {CITY} --epsilon 1 --missing NA --out all.csv",

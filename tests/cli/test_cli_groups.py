@@ -1,6 +1,6 @@
 """`rrjax estimate` of files that were randomized differently, beside the truth."""
 
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,31 +10,23 @@ from rrjax import io
 TRUE = {"red": 3000, "green": 1500, "blue": 500}
 NUMBER = sum(TRUE.values())
 DICE = ["--mechanism", "forced-response", "--parameter", "forced=1/3,1/3,1/3", "--parameter"]
-WAYS = {
-    "low": ["--epsilon", "1"],
-    "dice": [*DICE, "truth=0.5"],
-    "bits": ["--epsilon", "2", "--mechanism", "oue"],
-}
+WAYS = {"low": ["--epsilon", "1"], "dice": [*DICE, "truth=0.5"], "bits": ["--epsilon", "2", "--mechanism", "oue"]}
 
 
 @pytest.fixture
 def collected(invoke):
-    with open("colors.txt", "w") as file:
-        file.write("\n".join(TRUE) + "\n")
+    Path("colors.txt").write_text("\n".join(TRUE) + "\n")
     io.write_table("true.csv", {"color": np.repeat(list(TRUE), list(TRUE.values()))})
     for seed, (name, flags) in enumerate(WAYS.items()):
         line = ["true.csv", "--column", "color", "--domain", "colors.txt", "--seed", str(seed)]
-        code, _, error = invoke("randomize", *line, *flags, "--out", f"{name}.parquet")
-        assert code == 0, error
+        invoke.done("randomize", *line, *flags, "--out", f"{name}.parquet")
     return invoke
 
 
 @pytest.mark.long  # estimates of three mechanisms and of all together
 def test_files_that_were_randomized_differently_are_estimated_together(collected):
     files = [f"{name}.parquet" for name in WAYS]
-    code, out, error = collected("estimate", *files, "--json", "--out", "all.csv")
-    assert code == 0, error
-    found = json.loads(out)
+    found = collected.json("estimate", *files, "--out", "all.csv")
     assert [each["num_reports"] for each in found["groups"]] == [NUMBER] * 3
     assert found["groups"][1]["mechanism"] == "forced-response"
     assert found["gap"] < 1e-4
@@ -45,8 +37,7 @@ def test_files_that_were_randomized_differently_are_estimated_together(collected
     assert max(row["all_groups_standard_error"] for row in found["top"]) < 0.012
     with open("all.csv") as file:
         assert file.readline().strip().split(",")[:2] == ["label", "group_1"]
-    code, out, error = collected("estimate", *files)
-    assert code == 0, error
+    out = collected.done("estimate", *files)
     assert "group 2 (dice.parquet)" in out
 
 
@@ -59,7 +50,7 @@ def test_a_small_noisy_group_does_not_move_a_large_precise_one(invoke):
         io.write_table(f"{name}.csv", {"x": values})
         line = [f"{name}.csv", "--column", "x", "--domain", "0:29", "--epsilon", epsilon, "--seed", "1"]
         assert invoke("randomize", *line, "--out", f"{name}.parquet")[0] == 0
-    found = json.loads(invoke("estimate", "few.parquet", "many.parquet", "--json")[1])
+    found = invoke.json("estimate", "few.parquet", "many.parquet")
     for row in found["top"]:
         assert abs(row["all_groups"] - row["group_2"]) < row["all_groups_standard_error"]
         assert abs(row["all_groups"] - shares[int(row["label"])]) < 4 * row["all_groups_standard_error"]
@@ -68,10 +59,8 @@ def test_a_small_noisy_group_does_not_move_a_large_precise_one(invoke):
 @pytest.mark.long
 def test_what_does_not_apply_to_groups_is_refused(collected):
     for flags in (("--counts", "n"), ("--epsilon", "1"), ("--estimator", "mle")):
-        assert collected("estimate", "low.parquet", "dice.parquet", *flags)[0] == 2
-        assert collected.error.flag == flags[0]
-    with open("other.txt", "w") as file:
-        file.write("\n".join([*TRUE, "black"]) + "\n")
+        collected.refuses(flags[0], "estimate", "low.parquet", "dice.parquet", *flags)
+    Path("other.txt").write_text("\n".join([*TRUE, "black"]) + "\n")
     line = ["true.csv", "--column", "color", "--domain", "other.txt", "--seed", "9", "--epsilon", "2"]
     assert collected("randomize", *line, "--out", "other.parquet")[0] == 0
     code, _, error = collected("estimate", "low.parquet", "other.parquet")

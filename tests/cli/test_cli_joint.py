@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pages import check_page
-from refusals import blames
 
 from rrjax import io
 
@@ -33,15 +32,11 @@ DOMAINS = ["--domain", "yn.txt", "--domain", "d.txt", "--domain", "0:1"]
 
 @pytest.mark.long  # joint tables, simulated tests
 def test_a_survey_of_three_questions(survey):
-    code, out, error = survey(*LINE, *DOMAINS, "--epsilon", 6, "--seed", 1, "--out", "s.parquet", "--json")
-    assert code == 0, error
-    made = json.loads(out)
+    made = survey.json(*LINE, *DOMAINS, "--epsilon", 6, "--seed", 1, "--out", "s.parquet")
     assert [each["epsilon"] for each in made["columns"]] == [2, 2, 2]
     assert made["effective_epsilon"] <= 6
 
-    code, out, error = survey("estimate", "s.parquet", "--joint", "smokes,drinks", "--json", "--out", "all.csv")
-    assert code == 0, error
-    found = json.loads(out)
+    found = survey.json("estimate", "s.parquet", "--joint", "smokes,drinks", "--out", "all.csv")
     assert found["converged"]
     assert found["gap"] < 1e-4
     true = {
@@ -73,12 +68,9 @@ def test_a_survey_of_three_questions(survey):
     assert pairs[0]["adjusted_p_value"] < 0.01
 
     # Each column is a file of randomized response for every command.
-    code, out, error = survey("estimate", "s.parquet", "--column", "drinks", "--json")
-    assert code == 0, error
-    assert json.loads(out)["epsilon"] == pytest.approx(2, abs=1e-6)
+    assert survey.json("estimate", "s.parquet", "--column", "drinks")["epsilon"] == pytest.approx(2, abs=1e-6)
     assert survey("test", "independent", "s.parquet", "--column", "smokes", "--column", "coin", "--json")[0] == 0
-    assert survey("estimate", "s.parquet")[0] == 2
-    assert survey.error.flag == "REPORTS"
+    survey.refuses("REPORTS", "estimate", "s.parquet")
     assert survey("estimate", "s.parquet", "--joint", "smokes,drinks", "--out", "s.parquet")[0] == 2
 
 
@@ -86,58 +78,50 @@ def test_a_survey_of_three_questions(survey):
 def test_missing_answers_and_weights(survey):
     Path("m.csv").write_text("a,b\nyes,1\n,0\nno,1\nyes,0\nno,\n" + "yes,1\n" * 50)
     line = ["randomize", "m.csv", "--column", "a", "--column", "b", "--apart", "--out", "m.parquet", "--json"]
-    code, out, error = survey(*line, "--epsilon", 3, "--split", "2,1")
-    assert code == 0, error
-    made = json.loads(out)
+    made = json.loads(survey.done(*line, "--epsilon", 3, "--split", "2,1"))
     assert made["num_reports"] == 55
     assert [each["num_reports"] for each in made["columns"]] == [54, 54]
     assert len(made["warnings"]) == 4  # two domains from the values, two columns with a row without a value
     assert [each["epsilon"] for each in made["columns"]] == [2, 1]
     assert sum(each["effective_epsilon"] for each in made["columns"]) <= 3
     # Who left one question out counts by the other.
-    found = json.loads(survey("estimate", "m.parquet", "--joint", "a,b", "--json")[1])
+    found = survey.json("estimate", "m.parquet", "--joint", "a,b")
     assert (found["num_reports"], found["num_complete"]) == (55, 53)
-    alone = json.loads(survey("estimate", "m.parquet", "--column", "a", "--json")[1])
+    alone = survey.json("estimate", "m.parquet", "--column", "a")
     assert (alone["num_reports"], alone["num_missing"]) == (54, 1)
 
 
 @pytest.mark.long  # joint tables, simulated tests
 def test_columns_that_are_sampled(survey):
     for seed in ([], ["--seed", 3]):  # secure random numbers, and a simulation
-        code, out, error = survey(
-            *LINE, *DOMAINS, "--epsilon", 6, "--columns-per-user", 2, *seed, "--force", "--out", "s.parquet", "--json"
+        made = survey.json(
+            *LINE, *DOMAINS, "--epsilon", 6, "--columns-per-user", 2, *seed, "--force", "--out", "s.parquet"
         )
-        assert code == 0, error
-        made = json.loads(out)
         assert made["sampled"] == 2
         assert [each["epsilon"] for each in made["columns"]] == [3, 3, 3]
         assert made["effective_epsilon"] == pytest.approx(6)
         numbers = [each["num_reports"] for each in made["columns"]]
         assert sum(numbers) == 12_000
         assert all(abs(number - 4000) < 4 * np.sqrt(6000 * 2 / 9) for number in numbers)
-    found = json.loads(survey("estimate", "s.parquet", "--joint", "smokes,drinks", "--json")[1])
+    found = survey.json("estimate", "s.parquet", "--joint", "smokes,drinks")
     assert abs(found["num_complete"] - 2000) < 4 * np.sqrt(6000 * 2 / 9)
     shares = {tuple(row["labels"]): row for row in found["top"]}
     for i, a in enumerate(("yes", "no")):
         for j, b in enumerate(("often", "rarely", "never")):
             row = shares[a, b]
             assert abs(row["unbiased"] - SHARES[i, j]) < 4 * row["standard_error"]
-    assert survey("estimate", "s.parquet", "--joint", "smokes,drinks,coin")[0] == 2
-    assert survey.error.flag == "--joint"
-    found = json.loads(survey("estimate", "s.parquet", "--column", "coin", "--json")[1])
+    survey.refuses("--joint", "estimate", "s.parquet", "--joint", "smokes,drinks,coin")
+    found = survey.json("estimate", "s.parquet", "--column", "coin")
     assert len(found["warnings"]) == 1  # of the simulation, and not of missing reports
 
     assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--columns-per-user", 1, "--force", "--out", "s.parquet")[0] == 0
-    assert survey("estimate", "s.parquet", "--all-pairs")[0] == 2
-    assert survey.error.flag == "--all-pairs"
+    survey.refuses("--all-pairs", "estimate", "s.parquet", "--all-pairs")
 
 
 @pytest.mark.long  # pairs, intervals and a simulated test are compiled
 def test_a_tree_without_the_joint_table(survey):
     assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--seed", 1, "--out", "s.parquet")[0] == 0
-    code, out, error = survey("estimate", "s.parquet", "--tree", "--json", "--out", "tree.csv")
-    assert code == 0, error
-    found = json.loads(out)
+    found = survey.json("estimate", "s.parquet", "--tree", "--out", "tree.csv")
     assert found["num_complete"] == 6000
     assert found["edges"][0]["columns"] == ["smokes", "drinks"]
     assert len(found["edges"]) == 2
@@ -157,8 +141,7 @@ def test_a_tree_without_the_joint_table(survey):
         for j, b in enumerate(("often", "rarely", "never")):
             assert shares["smokes", "drinks", a, b] == pytest.approx(SHARES[i, j], abs=0.04)
     assert sum(shares.values()) == pytest.approx(2, abs=1e-6)
-    code, out, error = survey("estimate", "s.parquet", "--tree", "--joint", "coin,smokes")
-    assert code == 0, error
+    out = survey.done("estimate", "s.parquet", "--tree", "--joint", "coin,smokes")
     assert "coin × smokes" in out
 
 
@@ -167,34 +150,28 @@ def test_a_page_of_several_columns(survey):
     line = ["randomize", "v.csv", "--column", "smokes", "--column", "coin", "--apart", "--epsilon", 2, "--seed", 1]
     assert survey(*line, "--domain", "yn.txt", "--domain", "0:1", "--out", "s.parquet")[0] == 0
     pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
-    code, out, error = survey("estimate", "s.parquet", "--all-pairs", "--plot", "a.png")
-    assert code == 0, error
+    out = survey.done("estimate", "s.parquet", "--all-pairs", "--plot", "a.png")
     assert Path("a.png").exists()
     v = re.search(r"smokes × coin +(0\.\d{3})", out).group(1)
-    code, out, error = survey("report", "s.parquet")
-    assert code == 0, error
-    assert "simulation" in error
+    assert "simulation" in survey.said(0, "report", "s.parquet")
     text = check_page(Path("s-report.html").read_text("utf-8")).text
     for expected in (v, "The column “smokes”", "The column “coin”", "Before you believe this", "e^ε = 7.39"):
         assert expected in text
-    assert survey("report", "s.parquet", "--ordered", "--out", "b.html")[0] == 2
-    assert survey.error.flag == "--ordered"
+    survey.refuses("--ordered", "report", "s.parquet", "--ordered", "--out", "b.html")
 
 
 def test_a_plan_for_several_columns(invoke):
     line = ("plan", "--columns", "2,3", "--epsilon", 2, "--users", 10_000)
-    ways = json.loads(invoke(*line, "--json")[1])["ways"]
+    ways = invoke.json(*line)["ways"]
     assert [(way["name"], way["number"], way["epsilon"]) for way in ways] == [
         ("sampled", 1, 2.0),
         ("all", 2, 1.0),
         ("among fakes", 1, 2.0),
     ]
-    code, out, _ = invoke(*line)
-    assert code == 0
+    out = invoke.done(*line)
     assert "--columns-per-user 1" in out
     pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
-    code, out, _ = invoke(*line, "--plot", "splits.png")
-    assert code == 0
+    out = invoke.done(*line, "--plot", "splits.png")
     assert "Figure: splits.png" in out
     assert Path("splits.png").read_bytes().startswith(b"\x89PNG")
     for more, flag in (
@@ -204,10 +181,8 @@ def test_a_plan_for_several_columns(invoke):
         (["--columns", "2,3", "--target-rmse", 0.1], "--target-rmse"),
         (["--columns", "2,3", "--plot", "a.gif"], "--plot"),
     ):
-        assert invoke("plan", "--epsilon", 2, *([] if "--users" in more else ["--users", 9]), *more)[0] == 2, more
-        assert invoke.error.flag == flag
-    assert invoke("plan", "--columns", "2,3", "--users", 9)[0] == 2
-    assert invoke.error.flag == "--epsilon"
+        invoke.refuses(flag, "plan", "--epsilon", 2, *([] if "--users" in more else ["--users", 9]), *more)
+    invoke.refuses("--epsilon", "plan", "--columns", "2,3", "--users", 9)
 
 
 @pytest.mark.parametrize(
@@ -227,8 +202,7 @@ def test_a_plan_for_several_columns(invoke):
     ],
 )
 def test_columns_that_cannot_be_randomized_apart(survey, line, flag):
-    assert survey(*line, "--out", "s.parquet")[0] == 2
-    assert blames(survey.error, flag)
+    survey.refuses(flag, *line, "--out", "s.parquet")
     assert not Path("s.parquet").exists()
 
 
@@ -248,8 +222,7 @@ def test_joint_estimates_that_cannot_be(survey):
         (("s.parquet", "--joint", "smokes,coin", "--epsilon", 1), "--epsilon"),
         (("s.parquet", "--joint", "smokes,drinks,coin", "--plot", "a.png"), "--plot"),
     ):
-        assert survey("estimate", *line)[0] == 2, line
-        assert survey.error.flag == flag, line
+        survey.refuses(flag, "estimate", *line)
 
 
 @pytest.mark.long
@@ -263,7 +236,6 @@ def test_another_randomized_column_is_not_public(survey, flag):
     assert survey(*line)[0] == 0
     ask = ["estimate", "s.parquet", "--column", "coin", "--mean", flag]
     for name in ("smokes", "coin"):
-        assert survey(*ask, name)[0] == 2
-        assert blames(survey.error, flag)
+        survey.refuses(flag, *ask, name)
         assert survey.error.value == name
     assert survey(*ask, "group")[0] == 0

@@ -12,7 +12,6 @@ import duckdb
 import numpy as np
 import pytest
 from pages import check_page
-from refusals import blames
 
 from rrjax import io
 from rrjax.io.rounds import read_users
@@ -59,9 +58,7 @@ def other(day, out="r.parquet", **flags):
 @pytest.mark.parametrize("name", list(PROTOCOLS))
 def test_a_week(week, name):
     for day in (1, 2, 3):
-        code, out, error = week(*line(day, name))
-        assert code == 0, error
-        made = json.loads(out)
+        made = json.loads(week.done(*line(day, name)))
         assert (made["round"], made["num_users"]) == (day, 4000)
         if day == 2:
             assert made["num_new_answers"] == 0
@@ -71,9 +68,9 @@ def test_a_week(week, name):
     columns = duckdb.sql("DESCRIBE SELECT * FROM 'day1.parquet'").fetchall()
     assert {row[0] for row in columns} == {"app", "id", "round"}
 
-    code, out, error = week("estimate", "day1.parquet", "day2.parquet", "--json", "--out", "two.csv")
-    assert code == 0, error
-    found = {row["label"]: row for row in json.loads(out)["top"]}
+    found = {
+        row["label"]: row for row in week.json("estimate", "day1.parquet", "day2.parquet", "--out", "two.csv")["top"]
+    }
     for label, share in zip(("maps", "news", "chat"), TRUTH, strict=True):
         both, error = found[label]["all_rounds"], found[label]["all_rounds_standard_error"]
         assert abs(both - share) < 4 * error
@@ -82,17 +79,12 @@ def test_a_week(week, name):
     alone = json.loads(out)
     assert code == 0
     assert (alone["round"], alone["epsilon"]) == (1, pytest.approx(2))
-    code, out, _ = week("estimate", "day1.parquet", "day3.parquet")
-    assert code == 0
+    out = week.done("estimate", "day1.parquet", "day3.parquet")
     assert "round 3" in out
-    code, out, error = week("test", "equal", "day1.parquet", "day3.parquet", "--json")
-    assert code == 0, error
-    # That rounds of the same users depend on each other, beside that they are simulated.
-    assert len(json.loads(out)["warnings"]) == 3
+    assert len(week.json("test", "equal", "day1.parquet", "day3.parquet")["warnings"]) == 3
     # A test of two columns takes one round only: its rows are different users.
     pair = ("--column", "app", "--column", "round")
-    assert week("test", "independent", "day1.parquet", "day3.parquet", *pair)[0] == 2
-    assert blames(week.error, "REPORTS")
+    week.refuses("REPORTS", "test", "independent", "day1.parquet", "day3.parquet", *pair)
 
 
 def test_rounds_keep_their_permanent_answers(week):
@@ -126,8 +118,7 @@ def test_flags_that_cannot_be(week, more, flag):
         given[given.index(more[0]) + 1] = more[1]
     else:
         given += more
-    assert week(*given)[0] == 2
-    assert blames(week.error, flag)
+    week.refuses(flag, *given)
     assert Path("memo.parquet").read_bytes() == before
     assert not Path("day2.parquet").exists()
 
@@ -216,22 +207,18 @@ def test_files_that_cannot_be(week):
     assert week(*line(3))[0] == 3
     assert week.error.row == 3
     assert Path("memo.parquet").read_bytes() == before
-    assert week("compare", "day1.parquet", "day2.parquet")[0] == 2
-    assert week.error.flag == "REPORTS"
+    week.refuses("REPORTS", "compare", "day1.parquet", "day2.parquet")
     for flags in (("--ordered",), ("--epsilon", "2")):
-        assert week("report", "day1.parquet", "day2.parquet", *flags)[0] == 2
-        assert week.error.flag == flags[0]
+        week.refuses(flags[0], "report", "day1.parquet", "day2.parquet", *flags)
     assert week("report", "day1.parquet", "day2.parquet", "--memo", "none.parquet")[0] == 3
     assert week.error.file == "none.parquet"
-    assert week("report", "day3.csv", "--epsilon", "1", "--memo", "memo.parquet")[0] == 2
-    assert week.error.flag == "--memo"
+    week.refuses("--memo", "report", "day3.csv", "--epsilon", "1", "--memo", "memo.parquet")
     assert week("estimate", "day1.parquet", "day2.parquet", "--mean")[0] == 2
     values_of(3)
     Path("other.parquet").write_bytes(Path("day1.parquet").read_bytes())
     given = list(line(3))
     given[given.index("memo.parquet")] = "other.parquet"
-    assert week(*given)[0] == 2
-    assert blames(week.error, "--memo")
+    week.refuses("--memo", *given)
 
 
 def exact_loss(number):
@@ -252,18 +239,14 @@ def test_what_users_have_spent(week):
     io.write_table("day4.csv", {"id": np.array([f"u{n}" for n in range(3000)]), "app": np.repeat("chat", 3000)})
     assert week(*line(4))[0] == 0
     given = ("day1.parquet", "day2.parquet", "day4.parquet")
-    code, out, error = week("estimate", *given, "--json")
-    assert code == 0, error
-    spent = json.loads(out)["spent"]
+    spent = week.json("estimate", *given)["spent"]
     assert (spent["num_users"], spent["reports_per_user"]) == (4000, {"median": 3, "most": 3})
     assert (spent["one_report"], spent["one_value"]) == (2, 4)
     assert spent["unchanged"]["most"] == pytest.approx(exact_loss(3), rel=1e-6)
-    code, out, error = week("report", *given, "--memo", "memo.parquet", "--top", "2")
-    assert code == 0, error
+    week.done("report", *given, "--memo", "memo.parquet", "--top", "2")
     assert {"4,000", "11,000", f"{exact_loss(3):.4g}", "7,000"} <= numbers_of("day1-report.html")
     assert "u399" not in Path("day1-report.html").read_text("utf-8")  # of the memo only counts
-    code, out, error = week("report", "day2.parquet", "--out", "one.html")
-    assert code == 0, error
+    week.done("report", "day2.parquet", "--out", "one.html")
     assert "7,000" not in numbers_of("one.html")
 
 
@@ -305,18 +288,14 @@ def test_one_user_in_every_spelling(week, kind):
     for number, spelled in enumerate(("", kind)):
         given = list(line(9, out=f"r{number}.parquet"))
         given[1] = ids(spelled)
-        code, out, error = week(*given)
-        assert code == 0, error
-        made = json.loads(out)
+        made = json.loads(week.done(*given))
     assert (made["round"], made["num_users"], made["num_new_answers"]) == (2, 20, 0)
     assert read_users(io.Source("r1.parquet"), "id").tolist() == [str(number) for number in range(1, 21)]
 
 
 def test_ids_that_are_other_users(week):
     Path("day9.csv").write_text("id,app\n7,maps\n007,maps\n7.5,maps\n-7,maps\nx7.0,maps\nx7,maps\n")
-    code, out, error = week(*line(9))
-    assert code == 0, error
-    made = json.loads(out)
+    made = json.loads(week.done(*line(9)))
     assert made["num_users"] == 6
     assert len(made["warnings"]) == 2  # of the simulation; of 7 and 007
     Path("day9.csv").write_text("id,app\n7,maps\n007,maps\n0,maps\n")
@@ -336,8 +315,7 @@ FORMS = [
 def test_one_user_in_every_form_of_unicode(week, one, form):
     for number, name in enumerate((one, form)):
         Path("day9.csv").write_text(f"id,app\nu0,maps\n{name},maps\n", encoding="utf-8")
-        code, out, error = week(*other(9, f"r{number}.parquet"))
-        assert code == 0, error
+        out = week.done(*other(9, f"r{number}.parquet"))
     assert json.loads(out)["num_users"] == 2
     Path("day9.csv").write_text(f"id,app\n{one},maps\n{form},maps\n", encoding="utf-8")
     assert week(*other(9))[0] == 3
@@ -390,9 +368,7 @@ def test_a_round_whose_users_are_new(week, more, warned):
     Path("day9.csv").write_text("id,app\nu1,maps\n")
     assert len(json.loads(week(*line(9))[1])["warnings"]) == 1  # of the simulation
     Path("day9.csv").write_text(f"id,app\nu1,maps\n{more}")
-    code, out, error = week(*other(9))
-    assert code == 0, error
-    assert len(json.loads(out)["warnings"]) == 1 + warned
+    assert len(json.loads(week.done(*other(9)))["warnings"]) == 1 + warned
 
 
 def test_ids_that_are_not_exact(week):
@@ -420,9 +396,7 @@ def test_a_memo_of_an_earlier_version(week, name):
     Path("day8.csv").write_text("id,app\n3.0,maps\n3.5,news\n4,chat\n")
     given = list(line(8, name))
     given[given.index("memo.parquet")] = "older.parquet"
-    code, out, error = week(*given)
-    assert code == 0, error
-    made = json.loads(out)
+    made = json.loads(week.done(*given))
     assert (made["round"], made["num_users"], made["num_new_answers"]) == (2, 3, 0)
     assert made["answers_per_user"] == {"median": 1, "most": 2}  # the second answer was spent, too
     assert Path("older.parquet").read_bytes() != before
@@ -430,6 +404,4 @@ def test_a_memo_of_an_earlier_version(week, name):
 
 def test_a_round_of_one_user(week):
     Path("day9.csv").write_text("id,app\nu1,maps\n")
-    code, out, error = week(*line(9))
-    assert code == 0, error
-    assert json.loads(out)["num_users"] == 1
+    assert json.loads(week.done(*line(9)))["num_users"] == 1

@@ -2,30 +2,19 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import blames
+from written import write_counts
 
-duckdb = pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
-from refusals import blames  # noqa: E402
-
-from rrjax import io  # noqa: E402
+from rrjax import io
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 
-def write_counts(name, counts, labels="abcdefgh"):
-    io.write_table(name, {"label": np.array(list(labels[: len(counts)])), "n": np.asarray(counts)})
-
-
 READ = ("--column", "label", "--counts", "n")
-
-
-def strict(text):
-    """JSON as the standard has it."""
-    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
 
 
 def write_values(name="v.csv", number=4000):
@@ -44,9 +33,7 @@ PAIR = ("randomize", "v.csv", "--column", "a", "--column", "b", "--epsilon", "2"
 @pytest.mark.long
 def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     a, b, _ = write_values()
-    code, out, error = invoke(*PAIR, "--seed", "1")
-    assert code == 0, error
-    assert "disclosed without any privacy" in error
+    assert "disclosed without any privacy" in invoke.said(0, *PAIR, "--seed", "1")
     metadata = io.read_metadata("p.parquet")
     assert metadata is not None
     assert (metadata.columns, metadata.column, metadata.num_categories) == (("a", "b"), "a × b", 6)
@@ -54,11 +41,9 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     kept = np.mean(io.read_values(io.Source("p.parquet")).indices == 2 * a + ~b)
     p = np.exp(2) / (np.exp(2) + 5)
     assert abs(kept - p) < 5 * np.sqrt(p * (1 - p) / len(a))
-    code, out, error = invoke("test", "independent", "p.parquet")
-    assert code == 0, error
+    out = invoke.done("test", "independent", "p.parquet")
     assert "p = 0.0001 " in out
-    code, out, error = invoke("test", "independent", "p.parquet", "--column", "a", "--column", "b", "--json")
-    result = strict(out)
+    result = invoke.json("test", "independent", "p.parquet", "--column", "a", "--column", "b")
     assert (result["columns"], result["num_categories"], result["tests"][0]["rejected"]) == (["a", "b"], [3, 2], True)
 
 
@@ -66,42 +51,32 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
 def test_independent_values_make_dependent_pairs_that_are_not_called_dependent(invoke):
     write_values(number=40_000)
     line = ("randomize", "v.csv", "--column", "a", "--column", "c", "--epsilon", "1", "--seed", "2")
-    code, _, error = invoke(*line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
-    assert code == 3
-    with open("labels.txt", "w") as file:
-        file.write("x\ny\nz\n")
-    code, out, error = invoke(*line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
-    assert code == 0, error
-    assert "domain" not in error
-    code, out, error = invoke("test", "independent", "p.parquet", "--draws", "999", "--json")
-    assert code == 0, error
-    assert strict(out)["tests"][0]["rejected"] is False
+    invoke.said(3, *line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
+    Path("labels.txt").write_text("x\ny\nz\n")
+    assert "domain" not in invoke.said(0, *line, "--domain", "labels.txt", "--domain", "0:3", "--out", "p.parquet")
+    assert invoke.json("test", "independent", "p.parquet", "--draws", "999")["tests"][0]["rejected"] is False
     # What a test that takes the reports for those of two randomizations says.
     reported = io.read_values(io.Source("p.parquet")).indices
     io.write_table("apart.csv", {"a": reported // 4, "c": reported % 4})
-    line = ("test", "independent", "apart.csv", "--column", "a", "--column", "c", "--draws", "999", "--json")
-    assert strict(invoke(*line)[1])["tests"][0]["rejected"] is True
+    line = ("test", "independent", "apart.csv", "--column", "a", "--column", "c", "--draws", "999")
+    assert invoke.json(*line)["tests"][0]["rejected"] is True
 
 
 @pytest.mark.long
 def test_a_file_of_pairs_is_estimated_and_compared(invoke):
     write_values()
     assert invoke(*PAIR, "--seed", "1")[0] == 0
-    code, out, error = invoke("compare", "p.parquet", "--truth", "v.csv", "--estimator", "mle-star", "--json")
-    assert code == 0, error
-    result = strict(out)
+    result = invoke.json("compare", "p.parquet", "--truth", "v.csv", "--estimator", "mle-star")
     assert result["top"][0]["label"] == "x × no"
     assert result["estimators"][0]["errors"]["tv"] < 0.1
     for flags in (("--column", "a"), ("--epsilon", "3")):
-        assert invoke("estimate", "p.parquet", *flags)[0] == 2
-        assert blames(invoke.error, flags[0])
+        invoke.refuses(flags[0], "estimate", "p.parquet", *flags)
 
 
 @pytest.mark.parametrize("flags", [("--column", "c"), ("--domain", "labels.txt")])
 def test_pairs_that_are_refused(invoke, flags):
     write_values()
-    assert invoke(*PAIR, *flags)[0] == 2
-    assert blames(invoke.error, flags[0])
+    invoke.refuses(flags[0], *PAIR, *flags)
     assert io.read_values(io.Source("v.csv", column="a")).indices.size == 4000
 
 
@@ -109,12 +84,10 @@ def test_contradictions_of_columns(invoke):
     write_values()
     one = ("randomize", "v.csv", "--epsilon", "2", "--out", "p.parquet", "--column", "a")
     for flags in (("--column", "a"), ("--domain", "0:3", "--domain", "0:3")):
-        assert invoke(*one, *flags)[0] == 2
-        assert blames(invoke.error, flags[0])
+        invoke.refuses(flags[0], *one, *flags)
     assert invoke(*PAIR)[0] == 0
     for flags in (("--column", "b", "--column", "a"), ("--domain", "0:3", "--domain", "0:1")):
-        assert invoke("test", "independent", "p.parquet", *flags)[0] == 2
-        assert blames(invoke.error, flags[0])
+        invoke.refuses(flags[0], "test", "independent", "p.parquet", *flags)
         assert "p.parquet" in str(invoke.error)
     code, _, error = invoke("test", "independent", "v.csv")
     assert (code, "v.csv" in error) == (2, True)
@@ -162,21 +135,18 @@ def test_a_value_that_cannot_be_is_repeated(invoke, arguments, flag, came):
 @pytest.mark.long
 def test_options_that_take_several_values_may_be_repeated(invoke):
     io.write_table("r.csv", {"a": np.array(["x", "y", "?", "-"] * 10)})
-    code, out, error = invoke("estimate", "r.csv", "--epsilon", "1", "--missing", "?", "--missing", "-", "--json")
-    assert code == 0, error
-    assert strict(out)["num_missing"] == 20
+    assert invoke.json("estimate", "r.csv", "--epsilon", "1", "--missing", "?", "--missing", "-")["num_missing"] == 20
 
 
 @pytest.mark.long
 def test_categories_without_an_interval_are_said_to_contradict_the_mechanism(invoke, monkeypatch):
     write_counts("r.csv", [9000, 900, 10, 950])
-    code, out, error = invoke("estimate", "r.csv", *READ, "--epsilon", "1")
-    assert code == 0, error
+    out = invoke.done("estimate", "r.csv", *READ, "--epsilon", "1")
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("a ", "b ", "c ", "d "))}
     assert "–  ●!" in rows["a"]
     assert "–  !" in rows["b"]
     assert "! 4 categories (marked !) have no interval" in out
-    result = strict(invoke("estimate", "r.csv", *READ, "--epsilon", "1", "--json")[1])
+    result = invoke.json("estimate", "r.csv", *READ, "--epsilon", "1")
     assert result["num_contradicted"] == 4
     assert all(row["contradicted"] and row["lower"] is row["upper"] is None for row in result["top"])
     # At 80 columns there is room for all of it in one table.
@@ -200,14 +170,9 @@ def test_json_is_strict_and_what_is_infinite_is_null(invoke):
     write_counts("r.csv", [50, 40, 0])
     write_counts("t.csv", [50, 40, 30])
     read = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
-    code, out, error = invoke("compare", "r.csv", *READ, "--epsilon", "8", *read, "--json")
-    assert code == 0, error
-    result = strict(out)
-    assert "Infinity" not in out
+    result = invoke.json("compare", "r.csv", *READ, "--epsilon", "8", *read)
     assert result["estimators"][0]["errors"]["kl"] is None
-    code, out, error = invoke("plan", "--categories", "10", "--epsilon", "1", "--users", "1", "--json")
-    assert strict(out)["detectable"] is None
-    assert "Infinity" not in out
+    assert invoke.json("plan", "--categories", "10", "--epsilon", "1", "--users", "1")["detectable"] is None
 
 
 @pytest.mark.long
@@ -218,9 +183,7 @@ def test_metrics_of_distributions_are_null_for_what_is_none(invoke):
     read = ("--truth", "t.csv", "--truth-column", "label", "--truth-counts", "n")
     names = [flag for name in ("inv", "base_pos", "inv_p") for flag in ("--estimator", name)]
     line = ("compare", "r.csv", *READ, "--epsilon", "2", *read, *names)
-    code, out, error = invoke(*line, "--json")
-    assert code == 0, error
-    *improper, proper = strict(out)["estimators"]
+    *improper, proper = invoke.json(*line)["estimators"]
     for row in improper:
         assert row["certificate"]["simplex_violation"] > 1e-3
         assert (row["nll"], row["errors"]["kl"], row["certificate"]["gap"]) == (None, None, None)
@@ -235,19 +198,16 @@ def test_metrics_of_distributions_are_null_for_what_is_none(invoke):
 @pytest.mark.long
 def test_one_spelling_of_names_in_what_machines_read(invoke):
     write_counts("r.csv", [50, 40, 30])
-    code, out, error = invoke("compare", "r.csv", *READ, "--epsilon", "2", "--estimator", "mle-star", "--json")
-    assert code == 0, error
-    result = strict(out)
+    result = invoke.json("compare", "r.csv", *READ, "--epsilon", "2", "--estimator", "mle-star")
     assert [row["estimator"] for row in result["estimators"]] == ["mle_star"]
-    two = ("--estimator", "mle-star", "--estimator", "inv-n", "--json", "--out", "e.jsonl")
-    result = strict(invoke("compare", "r.csv", *READ, "--epsilon", "2", *two)[1])
-    with open("e.jsonl") as file:
-        names = set(strict(file.readline()))
+    two = ("--estimator", "mle-star", "--estimator", "inv-n", "--out", "e.jsonl")
+    result = invoke.json("compare", "r.csv", *READ, "--epsilon", "2", *two)
+    names = set(json.loads(Path("e.jsonl").read_text().splitlines()[0]))
     assert set(result["top"][0]) == names == {"label", "count", "mle_star", "inv_n"}
-    result = strict(invoke("estimate", "r.csv", *READ, "--epsilon", "2", "--json")[1])
+    result = invoke.json("estimate", "r.csv", *READ, "--epsilon", "2")
     assert result["closest"]["estimator"] == "empirical_bayes"
     assert result["likeliest"]["estimator"] == "mle_star"
-    result = strict(invoke("plan", "--categories", "10", "--epsilon", "1", "--users", "100", "--json")[1])
+    result = invoke.json("plan", "--categories", "10", "--epsilon", "1", "--users", "100")
     assert result["mechanism"] in [row["name"] for row in result["mechanisms"]]
 
 
@@ -259,8 +219,7 @@ def ones(text):
 @pytest.mark.long
 def test_one_of_anything_is_singular(invoke):
     io.write_table("one.csv", {"a": np.array(["x"])})
-    with open("labels.txt", "w") as file:
-        file.write("x\ny\n")
+    Path("labels.txt").write_text("x\ny\n")
     read = ("--epsilon", "1", "--domain", "labels.txt")
     _, out, _ = invoke("randomize", "one.csv", *read, "--out", "p.parquet")
     assert "report" in ones(out)
@@ -285,8 +244,7 @@ def test_one_of_anything_is_singular(invoke):
 
 
 def test_standard_input_is_refused_with_what_to_do(invoke):
-    code, _, error = invoke("estimate", "-", "--format", "csv", "--epsilon", "1")
-    assert code == 3
+    error = invoke.said(3, "estimate", "-", "--format", "csv", "--epsilon", "1")
     assert isinstance(invoke.error, io.DataError)
     assert "file" in error  # the advice: save it to one
 
@@ -297,13 +255,8 @@ def test_a_table_of_counts_that_is_read_row_by_row_is_noticed(invoke):
     write_counts("r.csv", [1, 1, 1])
     io.write_table("reports.csv", {"label": np.array(list("aaabbc"))})
     reading = ("--column", "label", "--epsilon", "1")
-    code, out, _ = invoke("estimate", "census.csv", *reading, "--json")
-    assert code == 0
-    assert sum("--counts" in warning for warning in json.loads(out)["warnings"]) == 1
+    assert sum("--counts" in warning for warning in invoke.json("estimate", "census.csv", *reading)["warnings"]) == 1
     for command in (("compare", "reports.csv", "--truth"), ("test", "fit", "reports.csv", "--against")):
         flag = command[-1]
-        code, _, _ = invoke(*command, "census.csv", *reading, f"{flag}-column", "label")
-        assert code == 2
-        assert blames(invoke.error, f"{flag}-counts")
-        code, _, error = invoke(*command, "census.csv", *reading, f"{flag}-column", "label", f"{flag}-counts", "n")
-        assert code == 0, error
+        invoke.refuses(f"{flag}-counts", *command, "census.csv", *reading, f"{flag}-column", "label")
+        invoke.done(*command, "census.csv", *reading, f"{flag}-column", "label", f"{flag}-counts", "n")

@@ -12,18 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
 from cases import READ
 from refusals import blames, refused
+from written import written
 
 import rrjax
 from rrjax import io
 from rrjax.cli.app import COMMANDS
-from rrjax.cli.own_files import own_files
-from rrjax.cli.paths import Paths, guarding
+from rrjax.cli.paths import Paths, guarding, own_files
 from rrjax.data.errors import Contradiction, UsageError
 from rrjax.io import write
 from rrjax.io.write import check_writable, creating, replacing
@@ -112,8 +108,7 @@ def test_no_input_is_replaced(collected, line, read, flag, output, link):
     link(Path(read).absolute(), output)
     more = [] if flag == "--out" or line[0] != "randomize" else ["--out", "new.parquet"]
     given = [*line, flag, output, *more] if line[-1] != "--memo" else [*line, output, *more]
-    assert collected(*given)[0] == 2
-    assert blames(collected.error, flag)
+    collected.refuses(flag, *given)
     assert Path(read).read_bytes() == before
     assert os.path.samefile(read, output)
 
@@ -235,8 +230,7 @@ def test_a_demonstration_keeps_the_values_of_others(collected):
     Path("rrjax-demo").mkdir()
     Path("v.parquet").rename("rrjax-demo/values.parquet")
     shutil.copy("simulated.parquet", "rrjax-demo/reports.parquet")
-    assert collected("demo", "--users", 99)[0] == 2
-    assert collected.error.flag == "--folder"
+    collected.refuses("--folder", "demo", "--users", 99)
 
 
 @pytest.mark.long
@@ -245,10 +239,8 @@ def test_a_demonstration_replaces_its_own_files_only(collected, name):
     line = ("demo", "--users", 99, "--categories", 4)
     assert collected(*line)[0] == 0
     assert collected(*line, "--seed", 1)[0] == 0
-    file = Path("rrjax-demo") / name
-    file.write_bytes(b"mine")
-    assert collected(*line)[0] == 2
-    assert collected.error.flag == "--folder"
+    file = written(Path("rrjax-demo") / name, b"mine")
+    collected.refuses("--folder", *line)
     assert file.read_bytes() == b"mine"
     file.unlink()
     assert collected(*line)[0] == 0
@@ -261,8 +253,7 @@ def test_a_study_replaces_its_own_files_only(collected, name):
     (out / name).write_bytes(b"mine")
     study = ("study", "data", "v.csv", "--column", "a", "--domain", "0:3", "--epsilon", 1, "--seeds", 2, "--out", out)
     Path("v.csv").write_text("a\n" + "0\n1\n2\n3\n" * 9)
-    assert collected(*study)[0] == 2
-    assert collected.error.flag == "--out"
+    collected.refuses("--out", *study)
     assert (out / name).read_bytes() == b"mine"
     (out / "convergence.nc").write_bytes(b"mine")
     (out / name).unlink()
@@ -306,8 +297,7 @@ def test_a_memo_is_written_over_a_memo_only(collected):
 
 def test_copies_among_collections_are_told(collected):
     Path("again.csv").write_bytes(Path("r.csv").read_bytes().replace(b"\n", b"\r\n"))
-    code, _, out = collected("test", "equal", "r.csv", "again.csv", *READ[1:])
-    assert code == 0
+    out = collected.said(0, "test", "equal", "r.csv", "again.csv", *READ[1:])
     assert "r.csvandagain.csv" in "".join(out.split())  # however the lines are broken
     assert collected("estimate", "r.csv", "again.csv", *READ[1:])[0] == 3
     assert collected.error.file == "again.csv"
@@ -373,6 +363,5 @@ def test_a_study_goes_on_in_its_folder(collected):
     for _ in range(2):  # the second one replaces the files of the first
         assert collected("study", "own.toml", "--out", "mine")[0] == 0
     Path("mine/study.nc").write_text("mine")
-    assert collected("study", "own.toml", "--out", "mine")[0] == 2
-    assert collected.error.flag == "--out"
+    collected.refuses("--out", "study", "own.toml", "--out", "mine")
     assert Path("mine/study.nc").read_text() == "mine"

@@ -1,14 +1,12 @@
 """Regression on the command line, and covariates from files."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from refusals import refused
-
-pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
 
 import rrjax
 from rrjax import io
@@ -38,8 +36,7 @@ def survey(invoke):
         "house": np.arange(2000) // 4,
     }
     io.write_table("survey.csv", columns)
-    with open("domain.txt", "w") as stream:
-        stream.write("\n".join(LABELS))
+    Path("domain.txt").write_text("\n".join(LABELS))
     matrix = np.c_[age, region == 1, region == 2].astype(float)
     return matrix, reports, columns
 
@@ -48,9 +45,7 @@ def survey(invoke):
 def test_what_is_printed_is_what_the_library_finds(invoke, survey):
     """A dozen seconds: two regressions in the precision of the command line, and two of the library."""
     matrix, reports, columns = survey
-    code, out, error = invoke("regress", "survey.csv", *READ, "--covariates", "age,region", "--json", "--out", "c.csv")
-    assert code == 0, error
-    found = json.loads(out)
+    found = invoke.json("regress", "survey.csv", *READ, "--covariates", "age,region", "--out", "c.csv")
     result = fit(matrix, reports, 2.0, num_categories=3)
     assert [row["term"] for row in found["coefficients"][:4]] == [
         "(intercept)",
@@ -75,8 +70,7 @@ def test_what_is_printed_is_what_the_library_finds(invoke, survey):
     written = read_covariate(io.Source("c.csv", column="estimate"))
     np.testing.assert_allclose(written.values, [row["estimate"] for row in found["coefficients"]])
     given = ("--weights", "weight", "--clusters", "house", "--reference", "often")
-    code, out, error = invoke("regress", "survey.csv", *READ, "--covariates", "age", *given, "--explain")
-    assert code == 0, error
+    out = invoke.done("regress", "survey.csv", *READ, "--covariates", "age", *given, "--explain")
     turned = np.asarray([1, 2, 0])[reports]
     weighted = fit(matrix[:, 0], turned, 2.0, num_categories=3, weights=columns["weight"], clusters=columns["house"])
     assert "never, compared with often" in out
@@ -125,8 +119,7 @@ def test_rows_that_lack_something_are_named_or_left_out(invoke, survey):
     assert (invoke.error.column, invoke.error.row) == ("age", 6)
     double = np.asarray(columns["age"]) * 2
     io.write_table("double.csv", columns | {"twice": double, "age": np.asarray([str(each) for each in age], object)})
-    code, _, error = invoke("regress", "double.csv", *READ, "--covariates", "age,twice", "--drop-missing")
-    assert code == 3
+    error = invoke.said(3, "regress", "double.csv", *READ, "--covariates", "age,twice", "--drop-missing")
     assert invoke.error.column == "age"
     assert "covariate 'age', covariate 'twice'" in " ".join(error.split())
 
@@ -140,9 +133,7 @@ def test_units_and_clusters_that_say_little_are_named(invoke, survey):
     assert invoke("regress", "more.csv", *READ, "--covariates", "far")[0] == 3
     assert invoke.error.column == "far"
     line = ("regress", "more.csv", *READ, "--covariates", "age,kind", "--clusters", "house", "--json")
-    code, out, error = invoke(*line)
-    assert code == 0, error
-    warned = [text for text in json.loads(out)["warnings"] if "cluster" in text]
+    warned = [text for text in json.loads(invoke.done(*line))["warnings"] if "cluster" in text]
     assert len(warned) == 1
     assert "'kind'" in warned[0]
 
@@ -187,12 +178,9 @@ def test_a_covariate_may_be_randomized_too(invoke):
     io.write_table("v.csv", {**names, "age": age, "coin": rng.integers(0, 2, 6000)})
     line = ("randomize", "v.csv", *(each for name in (*names, "coin") for each in ("--column", name)), "--apart")
     how = ("--epsilon", "6", "--seed", "1", "--keep", "age", "--out")
-    code, _, error = invoke(*line, *how, "s.parquet", "--columns-per-user", "2")
-    assert code == 0, error
+    invoke.done(*line, *how, "s.parquet", "--columns-per-user", "2")
     given = ("regress", "s.parquet", "--outcome", "smokes", "--covariates")
-    code, out, error = invoke(*given, "age,income", "--json", "--reference", "yes", "--out", "c.csv")
-    assert code == 0, error
-    found = json.loads(out)
+    found = invoke.json(*given, "age,income", "--reference", "yes", "--out", "c.csv")
     assert found["hidden"] == ["income"]
     assert found["goodness_of_fit"] is None
     assert [row["term"] for row in found["coefficients"]] == ["(intercept)", "age", "income: b", "income: c"]
@@ -206,8 +194,7 @@ def test_a_covariate_may_be_randomized_too(invoke):
     wanted = fit_hidden(age.astype(float), [(reports[1], laws[1])], turned, laws[0])
     for name, values in (("estimate", wanted.coefficients), ("standard_error", wanted.standard_errors)):
         np.testing.assert_allclose([row[name] for row in found["coefficients"]], values.ravel(), rtol=5e-3, atol=1e-3)
-    code, out, error = invoke(*given, "income")
-    assert code == 0, error
+    out = invoke.done(*given, "income")
     assert "income: b" in out
 
     def flag(*flags):
@@ -221,5 +208,4 @@ def test_a_covariate_may_be_randomized_too(invoke):
     assert invoke(*line, *how, "one.parquet", "--columns-per-user", "1")[0] == 0
     assert invoke("regress", "one.parquet", *given[2:], "income")[0] == 2
     assert (invoke.error.flag, invoke.error.value) == ("--covariates", "income")
-    assert invoke(*line, *how[:-2], "coin", "--out", "x.parquet")[0] == 2
-    assert invoke.error.flag == "--keep"
+    invoke.refuses("--keep", *line, *how[:-2], "coin", "--out", "x.parquet")

@@ -4,13 +4,9 @@ import math
 import re
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
-
-pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
-import jax
 from pages import check_page
 from refusals import blames
 
@@ -19,7 +15,7 @@ from rrjax import inference, io
 from rrjax.io.domain import Domain
 from rrjax.io.read import CountedReports
 from rrjax.reports import form
-from rrjax.reports.pages.column import fit_of
+from rrjax.reports.pages.kinds import fit_of
 from rrjax.reports.reports import Reports
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
@@ -178,8 +174,7 @@ def test_other_mechanisms_have_pages(invoke):
     io.write_table("v.csv", {"city": np.array(list("abcdefgh"))[np.random.default_rng(0).choice(8, 3000)]})
     Path("d.txt").write_text("\n".join("abcdefgh"))
     line = ("randomize", "v.csv", "--epsilon", "1", "--domain", "d.txt", "--mechanism", "subset-selection")
-    code, _, complaint = invoke(*line, "--seed", "1", "--out", "r.parquet")
-    assert code == 0, complaint
+    invoke.done(*line, "--seed", "1", "--out", "r.parquet")
     _, complaint = made(invoke, "r.parquet", "--ordered")
     text = text_of("r-report.html")
     for said in (complaint, text):
@@ -238,9 +233,7 @@ def test_what_cannot_be_read_is_refused_as_an_estimate_is(invoke):
         else:
             Path("r.csv").write_text(content)
         line = ("r.csv", "--epsilon", "1", *flags)
-        code, _, complaint = invoke("estimate", *line)
-        assert code == 3
-        assert made(invoke, *line, code=3)[1] == complaint
+        assert made(invoke, *line, code=3)[1] == invoke.said(3, "estimate", *line)
         assert not Path("r-report.html").exists()
     Path("r.csv").write_text("x\n1\n2\n")
     for flag, *flags in (

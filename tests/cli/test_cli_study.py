@@ -16,7 +16,6 @@ from rrjax.data.errors import StudyError
 from rrjax.study.arguments import Progress
 
 xr = pytest.importorskip("xarray")
-pytest.importorskip("typer")
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -253,5 +252,5 @@ def test_figures_of_the_paper(tmp_path, cache):
 @pytest.mark.usefixtures("quick_processes")
 def test_quick(tmp_path):
     said = rrjax("quick", "--seeds", 4, "--out", tmp_path)
-    assert "CV threshold" in said
-    assert {"overview-mse.png", "cv-threshold.png"} <= {file.name for file in (tmp_path / "figures").iterdir()}
+    assert "Emp. Bayes" in said
+    assert {"overview-mse.png", "empirical-bayes.png"} <= {file.name for file in (tmp_path / "figures").iterdir()}

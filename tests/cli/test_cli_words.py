@@ -8,16 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from cases import READ, TRUTH
 
-pytest.importorskip("duckdb", reason="the command line needs rrjax[cli]")
-typer = pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
-from cases import READ, TRUTH  # noqa: E402
-from refusals import blames  # noqa: E402
-
-from rrjax import io  # noqa: E402
-from rrjax.cli import show  # noqa: E402
-from rrjax.estimators.catalogue import ESTIMATORS  # noqa: E402
+from rrjax import io
+from rrjax.cli import show
+from rrjax.estimators.catalogue import ESTIMATORS
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -112,8 +108,7 @@ EXPLAINED = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", WITH_TABLES)
 def test_three_sentences_under_a_table_and_the_rest_for_the_asking(files, name):
-    code, out, error = files(*WITH_TABLES[name])
-    assert code == 0, error
+    out = files.done(*WITH_TABLES[name])
     below = list(sentences_under_tables(out))
     assert below, "no table"
     assert max(map(len, below)) <= 3, below
@@ -150,8 +145,7 @@ def test_what_protects_from_a_wrong_reading_is_said_unasked(files):
         out = files("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "1")[1]
         assert words in out
         assert "believe" not in out  # what means nothing
-    code, out, _ = files("estimate", *READ, "--estimator", "base-pos")
-    assert code == 0
+    out = files.done("estimate", *READ, "--estimator", "base-pos")
     assert "! The shares of Base-Pos do not sum to one." in out
 
 
@@ -162,9 +156,7 @@ def test_nothing_is_marked_where_nothing_is_known(files):
 
 
 def test_explanations_are_for_people(files):
-    code, _, _ = files("estimate", *READ, "--explain", "--json")
-    assert code == 2
-    assert blames(files.error, "--explain")
+    files.refuses("--explain", "estimate", *READ, "--explain", "--json")
 
 
 def panels(out):
@@ -207,8 +199,7 @@ COMMON = {
 @pytest.mark.parametrize("command", COMMON)
 def test_help_lists_the_common_flags_first(invoke, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = invoke(*command.split(), "--help")
-    assert code == 0
+    out = invoke.done(*command.split(), "--help")
     found = panels(out)
     names = list(found)
     assert names[0] == "Options" or names[:2] == ["Arguments", "Options"]
@@ -223,8 +214,7 @@ def test_help_lists_the_common_flags_first(invoke, monkeypatch, command):
 
 def test_help_of_all_begins_with_reports(invoke, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = invoke("--help")
-    assert code == 0
+    out = invoke.done("--help")
     assert list(panels(out)) == ["Options", "From reports to answers", "For a collection", "More"]
     assert "rrjax demo" in out
 

@@ -60,14 +60,12 @@ INTEGERS = {
         "num_draws",
         lambda given: inference.goodness_of_fit_test(KEY, TWO[0], 2, num_draws=given),
     ),
-    "chains": ("num_chains", lambda given: inference.posterior(KEY, COUNTS, 2.0, num_chains=given)),
     "draws": ("num_draws", lambda given: inference.posterior(KEY, COUNTS, 2.0, num_draws=given)),
     "warmup": ("num_warmup", lambda given: inference.posterior(KEY, COUNTS, 2.0, num_warmup=given)),
     "thin": ("thin", lambda given: inference.posterior(KEY, COUNTS, 2.0, thin=given)),
     "power": ("num_collections", lambda given: inference.power(KEY, None, None, num_collections=given)),
     "surface": ("num_points", lambda given: inference.log_likelihood_surface(COUNTS, 2.0, num_points=given)),
     "dirichlet draws": ("num_draws", lambda given: models.fit_dirichlet(KEY, TWO, 2.0, num_draws=given)),
-    "dirichlet rounds": ("num_rounds", lambda given: models.fit_dirichlet(KEY, TWO, 2.0, num_rounds=given)),
     "groups": ("num_groups", lambda given: models.goodness_of_fit_test(None, *FITTED, num_groups=given)),
     "fit": ("max_iters", lambda given: models.fit(*FITTED, num_categories=2, max_iters=given)),
     "fit_in_batches": ("batch_size", lambda given: models.fit_in_batches(KEY, *FITTED, batch_size=given)),
@@ -75,7 +73,6 @@ INTEGERS = {
     "fit_outcome": ("max_iters", lambda given: models.fit_outcome(FITTED[0], *FITTED, max_iters=given)),
     "fit_family": ("max_iters", lambda given: models.fit_family(FAMILY, 1.0, COUNTS, 2.0, max_iters=given)),
     "split_budget": ("max_iters", lambda given: models.split_budget(2.0, [3, 4], 1000, max_iters=given)),
-    "empirical_bayes": ("max_iters", lambda given: rrjax.empirical_bayes(COUNTS, 2.0, max_iters=given)),
     "ibu": ("max_iters", lambda given: rrjax.ibu(COUNTS, 2.0, max_iters=given)),
 }
 """Functions with a number that shapes or loops depend on: its name, and a call with one."""
@@ -125,7 +122,6 @@ KEYED = {
     "likelihood_ratio_test": lambda key: inference.likelihood_ratio_test(key, COUNTS, 1.0, [0.5, 0.3, 0.2]),
     "posterior": lambda key: inference.posterior(key, COUNTS, 1.0),
     "power": lambda key: inference.power(key, None, None),
-    "cv_threshold": lambda key: rrjax.cv_threshold(key, COUNTS, 1.0),
     "fit_dirichlet": lambda key: models.fit_dirichlet(key, TWO, 1.0),
     "fit_in_batches": lambda key: models.fit_in_batches(key, *FITTED, num_categories=2),
     "family_test": lambda key: models.family_test(key, FAMILY, 1.0, COUNTS, 2.0),
@@ -212,8 +208,6 @@ def test_numbers_of_categories(number):
 
 @pytest.mark.parametrize("number", [-1, 0, np.inf, np.nan, 1.5, None, "abc", True, 2**70])
 def test_numbers_of_seeds(number):
-    with refused("seed_bits"):
-        inference.repeated_seed_test(2, 1000, seed_bits=number)
     with refused("num_reports"):
         inference.repeated_seed_test(2, number)
     with refused("most"):

@@ -92,13 +92,13 @@ def test_bad_domains_are_refused(num_categories):
         rrjax.count([0, 0], num_categories)
 
 
-def test_a_distribution_is_told_with_the_tolerance_of_its_dtype():
+def test_a_distribution_is_told_with_a_tolerance():
     theta = jnp.full(1000, 1e-3)
-    eps = float(jnp.finfo(theta.dtype).eps)
-    assert is_distribution(theta)
-    assert is_distribution(theta.at[0].add(eps**0.5 / 2))
+    root = float(jnp.finfo(theta.dtype).eps) ** 0.5
+    assert is_distribution(theta, root)
+    assert is_distribution(theta.at[0].add(root / 2), root)
     assert is_distribution(theta * (1 + 1e-5), 1e-4)
-    assert not is_distribution(theta.at[0].add(3 * eps**0.5))
+    assert not is_distribution(theta.at[0].add(3 * root), root)
     assert not is_distribution(theta * (1 + 1e-3), 1e-4)
-    assert not is_distribution(theta.at[:2].add(jnp.array([-0.002, 0.002], theta.dtype)))
-    assert not is_distribution(theta.at[0].set(jnp.nan))
+    assert not is_distribution(theta.at[:2].add(jnp.array([-0.002, 0.002], theta.dtype)), root)
+    assert not is_distribution(theta.at[0].set(jnp.nan), root)

@@ -20,7 +20,6 @@ ESTIMATORS = {
     "inv_n": rrjax.inv_n,
     "inv_p-newton": lambda tally: rrjax.inv_p(tally, solver="newton"),
     "inv_p-sort": lambda tally: rrjax.inv_p(tally, solver="sort"),
-    "cv_threshold": lambda tally: rrjax.cv_threshold(jax.random.key(0), tally),
 }
 every = pytest.mark.parametrize("name", ESTIMATORS)
 # Rates whose p − q and 1 − p are exact in either dtype.
@@ -63,8 +62,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_against_rationals(name, case):
     support, number = CASES[case]
-    if name == "cv_threshold":
-        pytest.skip("it draws: tested below")
     if name == "inv_n" and max(support) <= Q * number:
         pytest.skip("InvN has nothing to keep: tested below")
     found = np.asarray(ESTIMATORS[name](Tally(support, number, P, Q)), np.float64)
@@ -94,7 +91,7 @@ def test_where_no_category_is_above_the_noise_inv_n_keeps_the_largest():
 def test_the_tally_of_randomized_response_is_counts_and_epsilon(size, number, epsilon):
     counts = collect(size, size, number, epsilon).astype(INT)
     tally = Tally(counts, number, rates=RandomizedResponse(size, epsilon).rates)
-    for name in ("inv", "inv_n", "inv_p-newton", "inv_p-sort"):  # the folds of cv_threshold are of another kind
+    for name in ("inv", "inv_n", "inv_p-newton", "inv_p-sort"):
         wanted = np.asarray(getattr(rrjax, name.split("-")[0])(counts, epsilon))
         np.testing.assert_allclose(ESTIMATORS[name](tally), wanted, atol=30 * ULP * max(1, np.abs(wanted).max()))
     np.testing.assert_allclose(inference.p_values(tally), inference.p_values(counts, epsilon), rtol=1e-4)
@@ -239,7 +236,6 @@ def test_what_makes_no_sense_is_nan_under_tracing(name):
         (lambda: rrjax.inv([1, 2]), "epsilon"),
         (lambda: inference.p_values([1, 2]), "epsilon"),
         (lambda: inference.p_values(Tally([1.0, 2.0], 10.0, 0.5, 0.2)), "support"),
-        (lambda: rrjax.cv_threshold(jax.random.key(0), Tally([1.0, 2.0], 10.0, 0.5, 0.2)), "support"),
         (lambda: rrjax.inv_p(Tally([1, 2], 10, 0.5, 0.2), solver="bisect"), "solver"),
     ],
 )
@@ -331,28 +327,3 @@ def test_evidence_of_counts_has_the_rates_of_randomized_response():
     found = evidence([50, 30, 20], 1.0).rates
     for ours, theirs in zip(found, RandomizedResponse(3, 1.0).rates, strict=True):
         assert ours == theirs
-
-
-@pytest.mark.full
-@pytest.mark.long
-@pytest.mark.once
-@pytest.mark.parametrize("exponent", [0.0, 1.3, 3.0])
-def test_the_cross_validated_threshold_is_near_the_best_of_its_family(exponent):
-    """Over 200 collections of unary encoding, at most 1.6 times the best of InvN and InvP in mean squared error."""
-    theta = np.asarray(rrjax.simulate.zipf(200, exponent), float)
-    true_counts = np.round(100_000 * theta).astype(INT)
-    error = np.asarray(squared_errors(true_counts, (true_counts / true_counts.sum()).astype(FLOAT))).mean(0)
-    assert error[2] <= 1.6 * error[:2].min(), error
-
-
-@jax.jit
-def squared_errors(true_counts, shares):
-    """`[200, 3]`: InvN, InvP, cv_threshold."""
-
-    def errors(key):
-        collected, choice = jax.random.split(key)
-        tally = rrjax.mechanisms.OptimizedUnaryEncoding(200, 1.0).collect(collected, true_counts)
-        found = rrjax.inv_n(tally), rrjax.inv_p(tally), rrjax.cv_threshold(choice, tally)
-        return jnp.stack([rrjax.metrics.squared_error(theta, shares) for theta in found])
-
-    return jax.lax.map(errors, jax.random.split(jax.random.key(1), 200))

@@ -1,4 +1,7 @@
-"""Empirical Bayes: its contract, its posterior against sums over all that may have happened, and how close it comes."""
+"""Empirical Bayes: its contract, its posterior against sums over all that may have happened, and how close it comes.
+
+Ordered Bayes: what it wins where neighbours are alike and loses where they are not.
+"""
 
 import os
 import subprocess
@@ -13,21 +16,23 @@ from refusals import refused
 from scipy import stats
 
 import rrjax
-from rrjax import Tally, empirical_bayes
+from rrjax import Tally, empirical_bayes, ordered_bayes
 from rrjax.data.tally import evidence
-from rrjax.estimators.empirical_bayes import NUM_ATOMS, NUM_CELLS, isotonic, least_gain
-from rrjax.estimators.npmle import posteriors
-from rrjax.estimators.prior import (
+from rrjax.estimators.empirical_bayes import CATEGORIES_IN_BLOCK, _mapped, _ordered, isotonic, least_gain
+from rrjax.estimators.histogram import (
+    NUM_ATOMS,
+    NUM_CELLS,
     SORTED_IN_ROWS_FROM,
     Atoms,
+    Cells,
+    Histogram,
     Noise,
-    atoms_of,
-    cells_of,
     largest_of,
     log_likelihoods,
-    read_cells,
+    posteriors,
     within_atoms,
 )
+from rrjax.estimators.prior import Prior
 from rrjax.mechanisms import OptimizedUnaryEncoding
 
 HISTOGRAMS = {
@@ -50,21 +55,28 @@ MANY = [
 ]
 
 
+both = pytest.mark.parametrize("estimator", [empirical_bayes, ordered_bayes], ids=lambda each: each.__name__)
+
+
 @pytest.mark.long
+@both
 @pytest.mark.parametrize("counts", MANY)  # each length compiles for seconds
-def test_it_is_on_the_simplex_whatever_the_reports(counts):
-    counts = np.array(counts, INT)
-    for epsilon in (1e-6, 0.01, 1.0, 6.0, 36.0, 100.0, 1000.0):
-        for estimand in ("users", "distribution"):
-            found = empirical_bayes(counts, epsilon, estimand=estimand)
+def test_they_are_on_the_simplex_whatever_the_reports(estimator, counts):
+    counts, ordered = np.array(counts, INT), estimator is ordered_bayes
+    for epsilon in (1e-6, 0.01, 1.0, 6.0, 36.0, *(() if ordered else (100.0, 1000.0))):
+        for estimand in ("users",) if ordered and len(counts) != 7 else ("users", "distribution"):
+            found = estimator(counts, epsilon, estimand=estimand)
             theta = np.asarray(found.theta)
             assert theta.dtype == FLOAT
             assert theta.shape == counts.shape
-            assert theta.min() >= 0
+            assert theta.min() > 0
             assert abs(theta.astype(np.longdouble).sum() - 1) <= 16 * ULP, epsilon
             for leaf in found:
                 assert np.isfinite(np.asarray(leaf, float)).all(), (epsilon, found)
             assert found.variances.min() >= 0
+            if ordered:
+                assert float(found.beliefs.sum()) == pytest.approx(1, abs=1e-5)
+                continue
             assert found.atoms.shape == found.weights.shape == (NUM_ATOMS,)
             assert found.weights.sum() == pytest.approx(1, abs=1e-5)
             assert found.gap >= 0
@@ -78,27 +90,25 @@ def test_equal_counts_are_equal_shares():
 
 
 @pytest.mark.long
-def test_what_cannot_be_refused_gives_nan():
-    estimate = jax.jit(lambda counts, epsilon: empirical_bayes(counts, epsilon))
+@both
+def test_what_cannot_be_refused_gives_nan(estimator):
+    estimate = jax.jit(lambda counts, epsilon: estimator(counts, epsilon))
     for counts, epsilon in (([0, 0, 0], 1.0), ([-1, 5, 5], 1.0), ([1, 2, 3], -1.0), ([1, 2, 3], np.nan)):
         found = estimate(np.array(counts), epsilon)
         assert np.isnan(found.theta).all()
-        assert np.isnan(found.gap)
-        assert not found.undetermined
+        if estimator is empirical_bayes:
+            assert np.isnan(found.gap)
+            assert not found.undetermined
 
 
-def test_what_makes_no_sense_is_refused():
-    counts = [3, 4, 5]
+@both
+def test_what_makes_no_sense_is_refused(estimator):
     with refused("counts"):
-        empirical_bayes([0.5, 0.5, 1.0], 1.0)
+        estimator([0.5, 0.5, 1.0], 1.0)
     with refused("estimand"):
-        empirical_bayes(counts, 1.0, estimand="population")
-    with refused("num_atoms"):
-        empirical_bayes(counts, 1.0, num_atoms=100)
-    with refused("num_cells"):
-        empirical_bayes(counts, 1.0, num_cells=2.5)
+        estimator([3, 4, 5], 1.0, estimand="population")
     with refused("epsilon"):
-        empirical_bayes(Tally([3, 4], 10, p=0.5, q=0.25), 1.0)
+        estimator(Tally([3, 4], 10, p=0.5, q=0.25), 1.0)
 
 
 @pytest.mark.long
@@ -165,10 +175,10 @@ def test_the_largest_of_very_many_are_found(name):
     elif name == "rising":
         counts = np.arange(size)
     data = evidence(jnp.asarray(counts, INT), 3.0)
-    for largest in (largest_of(data), jax.jit(largest_of)(data)):
-        np.testing.assert_array_equal(largest.excess, np.sort(data.excess)[::-1][:64])
-        np.testing.assert_array_equal(data.excess[largest.category], largest.excess)
-        assert len(set(largest.category.tolist())) == 64
+    for excess, category in (largest_of(data), jax.jit(largest_of)(data)):
+        np.testing.assert_array_equal(excess, np.sort(data.excess)[::-1][:64])
+        np.testing.assert_array_equal(data.excess[category], excess)
+        assert len(set(category.tolist())) == 64
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), data)
     for one, other in zip(jax.vmap(largest_of)(batch), largest_of(data), strict=True):
         np.testing.assert_array_equal(one, jnp.stack([other, other]))
@@ -179,21 +189,21 @@ def test_cells_keep_the_largest_counts_and_what_is_read_of_them():
     counts = collect(4, 5000, 1_000_000, 3.0, 1.3)
     data = evidence(counts, 3.0)
     noise, largest = Noise.of(data), largest_of(data)
-    cells = cells_of(noise, largest, NUM_CELLS)
+    cells = Cells.of(noise, largest, NUM_CELLS)
     assert cells.weight.sum() == 5000
     assert np.bincount(cells.cell, minlength=NUM_CELLS).tolist() == cells.weight.tolist()
     top = np.argsort(-counts, kind="stable")[:64]
-    assert set(np.asarray(largest.category).tolist()) == set(top.tolist())
+    assert set(np.asarray(largest[1]).tolist()) == set(top.tolist())
     np.testing.assert_array_equal(cells.mean[cells.cell[top]], data.excess[top])
     # Within a cell counts differ by a part of their standard deviation.
     apart = np.abs(np.asarray(data.excess - cells.mean[cells.cell]))
     assert (apart / np.sqrt(np.maximum(counts, 1))).max() < 0.9
     # What is linear in the counts is read exactly between the first and the last mean, and never out of order.
-    (read,) = read_cells(data, cells, cells.mean)
+    (read,) = cells.read(data.excess, cells.mean)
     inside = np.asarray(data.excess >= cells.mean[cells.weight > 0].min())
     np.testing.assert_allclose(read[inside], data.excess[inside], rtol=1e-4, atol=1e-2)
     assert (np.diff(np.asarray(read)[np.argsort(counts)]) >= 0).all()
-    atoms = atoms_of(noise, largest.excess[0], NUM_ATOMS)
+    atoms = Atoms.of(noise, largest[0][0])
     assert atoms.share[0] == 0
     assert (np.diff(atoms.share) >= 0).all()
     assert np.abs(np.asarray(atoms.share) * 5000 - 1).min() <= 1e-6
@@ -283,7 +293,8 @@ def test_coarser_cells_lose_nothing():
     for seed in range(6):
         true, counts = rrjax.simulate.collect(jax.random.key(seed), rrjax.simulate.zipf(1000, 1.3), 200_000, 2.0)
         for place, cells in enumerate((NUM_CELLS, 1000)):
-            theta = empirical_bayes(counts, 2.0, num_cells=cells).theta
+            histogram = Histogram.of(evidence(counts, 2.0), "users", num_cells=cells)
+            (theta,) = histogram.read(histogram.posterior(Prior.of(histogram).weights)[0])
             total[place] += float(rrjax.metrics.squared_error(theta, true / 200_000))
     assert total[0] <= 1.01 * total[1]
 
@@ -410,3 +421,118 @@ for _ in range(10):
 """
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=200)
+
+
+# --- Categories in order --------------------------------------------------------------------------------------------
+
+
+def bell(size, middle=0.45, width=0.12):
+    shares = np.exp(-((((np.arange(size) + 0.5) / size - middle) / width) ** 2) / 2)
+    return shares / shares.sum()
+
+
+@jax.jit
+def _errors(keys, true, epsilon):
+    def one(key):
+        counts = rrjax.simulate.randomized(key, true, epsilon)
+        both = ordered_bayes(counts, epsilon).theta, empirical_bayes(counts, epsilon).theta
+        return jnp.stack([rrjax.metrics.squared_error(theta, true / jnp.sum(true)) for theta in both])
+
+    return jax.lax.map(one, keys)
+
+
+def errors_of_both(shares, number, epsilon):
+    """Squared errors of both among the same users, `[10, 2]`."""
+    true = np.random.default_rng(0).multinomial(number, shares).astype(INT)
+    return np.asarray(_errors(jax.random.split(jax.random.key(0), 10), true, jnp.asarray(epsilon, FLOAT)))
+
+
+@pytest.mark.long
+@pytest.mark.full
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+def test_where_neighbours_are_alike_it_is_three_times_as_close(epsilon):
+    found = errors_of_both(bell(100), 100_000, epsilon)
+    assert found[:, 0].mean() < found[:, 1].mean() / 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("s", "epsilon"),
+    [(1.0, 3.0), (0.5, 1.0), (1.0, 1.0), (2.0, 2.0)],
+)
+def test_an_order_that_means_nothing_costs_little(s, epsilon):
+    shuffled = np.random.default_rng(4).permutation(np.asarray(rrjax.simulate.zipf(100, s), float))
+    found = errors_of_both(shuffled / shuffled.sum(), 100_000, epsilon)
+    slack = (found[:, 0] - 1.1 * found[:, 1]).std(ddof=1) / np.sqrt(len(found))
+    assert found[:, 0].mean() <= 1.1 * found[:, 1].mean() + 3 * slack
+
+
+@pytest.mark.long  # a program of its own
+def test_a_spike_on_a_smooth_curve_is_kept():
+    shares = 0.7 * bell(100)
+    shares[30] += 0.3
+    true = np.random.default_rng(0).multinomial(100_000, shares).astype(INT)
+    counts = rrjax.simulate.randomized(jax.random.key(0), true, 2.0)
+    found = ordered_bayes(counts, 2.0)
+    assert float(found.theta[30]) == pytest.approx(true[30] / 100_000, abs=0.02)
+    assert abs(float(found.theta[31]) - true[31] / 100_000) < 0.01
+    # As unsure as its count is.
+    rates = rrjax.RandomizedResponse(100, 2.0).rates
+    noise = float(jnp.sqrt(rates.p * (1 - rates.p) * 0.3 / 100_000) / rates.d)
+    assert noise / 2 < float(found.variances[30]) ** 0.5 < 2 * noise
+    assert found.beliefs[2] > 0.9
+
+
+@pytest.mark.long
+@pytest.mark.full
+def test_batches_and_reflections_and_tallies_change_nothing():
+    counts = rrjax.simulate.counts(jax.random.key(0), bell(60), 20_000, 1.5)
+    whole = ordered_bayes(counts, 1.5)
+    slack = 0.02 * float(np.sqrt(whole.variances.max()))
+    np.testing.assert_allclose(ordered_bayes(counts[::-1], 1.5).theta[::-1], whole.theta, atol=slack)
+    batch = jax.vmap(lambda c: ordered_bayes(c, 1.5).theta)(jnp.stack([counts, counts[::-1]]))
+    np.testing.assert_allclose(batch[0], whole.theta, atol=slack)
+    tally = rrjax.RandomizedResponse(60, 1.5).tally(np.repeat(np.arange(60), counts))
+    np.testing.assert_allclose(ordered_bayes(tally).theta, whole.theta, atol=slack)
+
+
+@pytest.mark.long
+def test_an_order_through_the_tally_of_another_mechanism():
+    mechanism = OptimizedUnaryEncoding(100, 1.0)
+    true = np.random.default_rng(0).multinomial(50_000, bell(100)).astype(INT)
+    total = np.zeros(2)
+    for seed in range(6):
+        tally = mechanism.collect(jax.random.key(seed), true)
+        for place, theta in enumerate((ordered_bayes(tally).theta, empirical_bayes(tally).theta)):
+            total[place] += float(rrjax.metrics.squared_error(theta, true / 50_000))
+    assert total[0] < total[1] / 3
+
+
+def test_many_categories_are_read_in_blocks():
+    values = jnp.arange(2 * CATEGORIES_IN_BLOCK + 7, dtype=FLOAT)
+    np.testing.assert_array_equal(_mapped(lambda x: 2 * x + 1, values), 2 * values + 1)
+
+
+@pytest.mark.long
+def test_many_categories():
+    shares = bell(20_000)
+    counts = rrjax.simulate.counts(jax.random.key(0), jnp.asarray(shares, FLOAT), 3_000_000, 4.0)
+    both = [
+        float(((np.asarray(f(counts, 4.0, estimand="distribution").theta, float) - shares) ** 2).sum())
+        for f in (ordered_bayes, empirical_bayes)
+    ]
+    assert both[0] < both[1] / 5
+
+
+@pytest.mark.skipif(not X64, reason="asks both precisions")
+def test_float32_is_as_close_where_the_order_means_something():
+    true = np.random.default_rng(0).multinomial(100_000, bell(100)).astype(INT)
+    counts = rrjax.simulate.randomized(jax.random.key(0), true, 1.0)
+    tally = rrjax.RandomizedResponse(100, jnp.float32(1.0)).tally(np.repeat(np.arange(100), counts))
+    data = evidence(tally, None)
+    data = jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf.astype(jnp.float32), data)
+    with jax.numpy_dtype_promotion("standard"):
+        low = _ordered(data, "users")
+    high = ordered_bayes(counts, 1.0)
+    slack = 0.02 * float(np.sqrt(high.variances.max()))
+    np.testing.assert_allclose(np.asarray(low.theta, float), high.theta, atol=slack)

@@ -17,14 +17,11 @@ from rrjax.mechanisms import OptimizedUnaryEncoding
 
 NAMES = [name for name, entry in ESTIMATORS.items() if entry.by_name and entry.needs == "tally"]
 every = pytest.mark.parametrize("name", NAMES)
-OWN = ["base_pos", "base_cut", "norm", "norm_cut", "power", "power_ns"]
-"""The others are estimators with tests of their own."""
-own = pytest.mark.parametrize("name", OWN)
 ONE = ("norm", "power_ns")
 """What sums to one."""
 SIGNED = ("norm",)
 """What may be negative."""
-EXACT = ("base_pos", "post_pos", "norm", "norm_mul", "norm_sub", "norm_cut", "base_cut")
+EXACT = ("base_pos", "norm", "norm_cut", "base_cut")
 """What has a closed form; the others have an integral."""
 
 
@@ -48,8 +45,6 @@ class Plain:
     def base_pos(self):
         return np.array([max(share, 0) for share in self.shares])
 
-    post_pos = base_pos  # of queries of one category
-
     def base_cut(self, alpha=0.05):
         deviation = np.sqrt(self.q * (1 - self.q) / self.number) / (self.p - self.q)
         threshold = stats.norm.ppf(1 - alpha / self.size) * deviation
@@ -58,11 +53,8 @@ class Plain:
     def norm(self):
         return self.shares + (1 - self.shares.sum()) / self.size
 
-    def norm_mul(self):
-        return self.base_pos() / self.base_pos().sum()
-
-    def norm_sub(self, shares=None):
-        shares = self.shares if shares is None else shares
+    @staticmethod
+    def projected(shares):
         low, high = -shares.max(), 1 - shares.min()
         delta = optimize.brentq(lambda delta: np.maximum(shares + delta, 0).sum() - 1, low, high, xtol=1e-15)
         return np.maximum(shares + delta, 0)
@@ -98,7 +90,7 @@ class Plain:
         return np.array(found)
 
     def power_ns(self):
-        return self.norm_sub(self.power())
+        return self.projected(self.power())
 
 
 def tally_of(name, seed=0):
@@ -148,7 +140,7 @@ def test_the_cases_tell_the_methods_apart():
     plain = Plain.of_tally(tally_of("faint"))
     assert plain.base_pos().sum() < 1 - 1e-3
     # Published loops never revive what they have set to zero; the definition does.
-    assert ((plain.norm_sub() > 0) & (plain.shares < 0)).any()
+    assert ((plain.projected(plain.shares) > 0) & (plain.shares < 0)).any()
     assert Plain.of_tally(tally_of("plain")).shares.sum() > 1 + 1e-3
     zero, tied = CASES[-2:]
     assert not np.asarray(postprocessing.norm_cut(*zero)).any()
@@ -159,7 +151,7 @@ def test_the_cases_tell_the_methods_apart():
     assert bold.p * (1 - bold.p) < bold.q * (1 - bold.q)
 
 
-@own
+@every
 def test_sums_signs_and_permutations(name):
     order = np.random.default_rng(1).permutation(12)
     for counts, epsilon in CASES:
@@ -176,7 +168,7 @@ def test_sums_signs_and_permutations(name):
 
 
 @pytest.mark.long
-@own
+@every
 def test_jit_and_batches(name):
     function = ESTIMATORS[name].function
     counts = np.stack([np.asarray(row) for row, _ in CASES]).astype(INT)
@@ -188,7 +180,7 @@ def test_jit_and_batches(name):
 
 
 @pytest.mark.long
-@own
+@every
 def test_what_makes_no_sense_is_nan_under_tracing(name):
     function = jax.jit(ESTIMATORS[name].function)
     good, nan = np.asarray(COUNTS, INT), FLOAT.type(np.nan)
@@ -210,7 +202,7 @@ def test_what_makes_no_sense_is_nan_under_tracing(name):
         assert np.isnan(tallied(good, INT.type(number), p, q)).all(), (number, p, q)
 
 
-@own
+@every
 def test_extreme_epsilon_and_two_categories(name):
     function, counts = ESTIMATORS[name].function, np.array([70, 30])
     for epsilon in (40.0, 800.0, np.inf):
@@ -252,7 +244,7 @@ def test_the_threshold_of_base_cut():
     assert abs(np.mean(kept) - 2) <= 4 * np.sqrt(2 / 200)
 
 
-@own
+@every
 def test_bad_input_is_refused(name):
     function = ESTIMATORS[name].function
     for counts, epsilon, words in [
@@ -267,7 +259,7 @@ def test_bad_input_is_refused(name):
 
 
 @pytest.mark.long
-@own
+@every
 def test_weights_and_derivatives(name):
     function = ESTIMATORS[name].function
     weights = np.array([700.5, 400.25, 300, 160, 120, 110], FLOAT)  # no share is at a threshold
@@ -378,16 +370,16 @@ def errors(names, mechanism, truth, num_seeds=40):
 def test_the_order_that_the_paper_reports_on_a_zipf_population(epsilon):
     truth = 1 / np.arange(1, 257) ** 1.5
     truth = np.round(100_000 * truth / truth.sum()).astype(int)
-    names = ["inv", "norm", "norm_mul", "base_pos", "norm_sub", "norm_cut", "power", "power_ns"]
+    names = ["inv", "norm", "inv_n", "base_pos", "inv_p", "norm_cut", "power", "power_ns"]
     found = dict(zip(names, errors(names, OptimizedUnaryEncoding(256, epsilon), truth), strict=True))
     assert (found["norm"] <= found["inv"] * (1 + 100 * ULP)).all()  # a projection on what sums to one
     for better, worse in [
         ("base_pos", "inv"),
-        ("norm_sub", "norm"),
-        ("norm_sub", "norm_mul"),
-        ("norm_sub", "base_pos"),
-        ("power", "norm_sub"),
-        ("power_ns", "norm_sub"),
+        ("inv_p", "norm"),
+        ("inv_p", "inv_n"),
+        ("inv_p", "base_pos"),
+        ("power", "inv_p"),
+        ("power_ns", "inv_p"),
         ("power", "norm_cut"),
     ]:
         difference = found[worse] - found[better]
@@ -398,11 +390,8 @@ def test_the_order_that_the_paper_reports_on_a_zipf_population(epsilon):
 def test_the_list_is_there_by_name_alone():
     from rrjax.reports.comparison import everything
 
-    assert set(NAMES) == {*OWN, "post_pos", "norm_mul", "norm_sub"}
+    assert NAMES == ["base_pos", "base_cut", "norm", "norm_cut", "power", "power_ns"]
     assert set(everything(ordered=True)) == set(ESTIMATORS) - {*NAMES, "mixture_reduction", "mle"}
-    assert ESTIMATORS["norm_mul"].function is rrjax.inv_n
-    assert ESTIMATORS["norm_sub"].function is rrjax.inv_p
-    assert ESTIMATORS["post_pos"].function is postprocessing.base_pos
 
 
 @pytest.mark.long
@@ -424,11 +413,9 @@ def test_the_command_line_takes_the_names(invoke, tmp_path):
 @pytest.mark.once
 def test_a_study_takes_the_names():
     study = pytest.importorskip("rrjax.study")
-    names = ["norm_sub", "norm_cut", "power_ns", "inv_p"]
+    names = ["norm_cut", "power_ns"]
     result = study.Study(
         estimators=names, num_categories=[20], num_users=[300], epsilon=[1.0], zipf=[1.3], num_seeds=4, metrics=["mse"]
     ).run()
     assert result.estimator.values.tolist() == names
-    mse = result.mse.squeeze()
-    assert float(mse.sel(estimator="norm_sub")) == float(mse.sel(estimator="inv_p"))
-    assert np.isfinite(mse.values).all()
+    assert np.isfinite(result.mse.values).all()

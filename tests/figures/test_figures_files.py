@@ -12,9 +12,10 @@ from matplotlib.image import imread
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from rrjax.figures import save
+from rrjax.figures import estimate_figure, save
 from rrjax.figures.axes import set_grid, set_log_ticks, set_minor_ticks
 from rrjax.figures.files import as_bytes
+from rrjax.io import DataError
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -84,14 +85,45 @@ def test_a_figure_is_laid_out_once(tmp_path, monkeypatch):
     assert as_bytes(figure, "png", "pdf", dpi=130) == [file.read_bytes() for file in files]
 
 
-def test_what_stops_a_drawing_leaves_the_figure_as_it_was():
-    class Broken(Figure):
-        def savefig(self, *_, **__):
-            raise RuntimeError("stopped")
+class Broken(Figure):
+    def savefig(self, path, **_):
+        if hasattr(path, "write_bytes"):
+            path.write_bytes(b"half")
+        raise RuntimeError("stopped")
 
+
+def test_what_stops_a_drawing_leaves_the_figure_as_it_was():
     figure = Broken(layout="constrained")
     figure.subplots()
     engine, dots = figure.get_layout_engine(), figure.dpi
     with pytest.raises(RuntimeError, match="stopped"):
         as_bytes(figure, "png", dpi=10)
     assert (figure.get_layout_engine(), figure.dpi) == (engine, dots)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.svg", "a.PNG", "fig.1"])
+def test_files_are_whole_reproducible_and_named_by_their_suffix(tmp_path, name):
+    def write():
+        figure = estimate_figure("abcd", {"MLE*": [0.6, 0.3, 0.1, 0.0]}, standard_error=0.1)
+        files = save(figure, tmp_path / name)
+        assert figure.get_layout_engine() is not None
+        return {file.name: file.read_bytes() for file in files}
+
+    written = write()
+    assert list(written) == ([name] if name != "fig.1" else ["fig.1.png", "fig.1.pdf"])
+    for file, content in written.items():
+        assert content.startswith({"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[file.lower()[-3:]])
+        assert b"CreationDate" not in content
+    assert write() == written
+    with pytest.raises(RuntimeError, match="stopped"):
+        save(Broken(), tmp_path / name)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == written
+    with pytest.raises(DataError, match="is not there"):
+        save(Figure(), tmp_path / "no" / name)
+
+
+def test_dots_per_inch_are_those_asked_for(tmp_path):
+    for name, options, dots in (("a", {}, 150), ("b", {"dpi": 130}, 130)):
+        (png, _) = save(Figure(figsize=(2, 1)), tmp_path / name, **options)
+        assert int.from_bytes(png.read_bytes()[16:20], "big") == 2 * dots

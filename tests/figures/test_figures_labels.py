@@ -132,8 +132,6 @@ def test_the_figures_of_many_values_are_a_few_and_say_so():
     found = drawings.of_study(dataset)[:6]
     assert [drawing.name for drawing in found][::5] == ["overview-mse-1-a-0-b", "overview-mse-6-a-7-b"]
     assert "One figure for each of 6 of 8 populations; the dataset has all." in found[0].caption
-    with refused("zipf", value=1.3):
-        figures.overview(study(), "mse", zipf=1.3)
 
 
 def note_of(figure):
@@ -150,18 +148,18 @@ def test_what_is_chosen_of_many_is_said():
     assert "6 of 8 populations; the dataset has them all" in note_of(
         figures.against_users(many, num_categories=50, epsilon=1)
     )
-    assert "5 of 8 populations" in note_of(figures.wins(many, estimator="cv_threshold"))
+    assert "5 of 8 populations" in note_of(figures.wins(many, estimator="empirical_bayes"))
 
 
 def every_figure():
-    small = partial(study, estimator=["mle_star", "inv_n", "cv_threshold"], epsilon=[1.0, 4.0])
+    small = partial(study, estimator=["mle_star", "inv_n", "empirical_bayes"], epsilon=[1.0, 4.0])
     dataset = small(num_categories=[100_000], num_users=[100, 1000, 10_000, 100_000, 1_000_000])
     narrow = small(num_users=[100, 200, 500], zipf=[1.3])
     shares = 1 / np.arange(1, 2001) ** 3
     yield figures.against_users(dataset, ["mse"], epsilon=4)
     yield figures.against_users(narrow, num_categories=50, epsilon=4)
     yield figures.by_categories(dataset, zipf=2.5, epsilons=[1, 1, 4, 4])  # as narrow as it gets
-    yield figures.wins(dataset, estimator="cv_threshold")
+    yield figures.wins(dataset, estimator="empirical_bayes")
     yield figures.convergence(iterates())
     yield figures.estimate_figure(range(2000), {"x": shares / shares.sum()}, standard_error=1e-3)
 

@@ -7,6 +7,9 @@ import pytest
 from pages import check_page
 
 from rrjax.figures.html import (
+    DARK,
+    LIGHT,
+    STYLE,
     Markup,
     Tick,
     contents,
@@ -25,7 +28,6 @@ from rrjax.figures.html import (
     ticks,
     write_page,
 )
-from rrjax.figures.html.style import DARK, LIGHT, STYLE
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

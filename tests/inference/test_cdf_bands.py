@@ -6,7 +6,7 @@ import pytest
 from refusals import refused
 
 from rrjax.inference import cdf_band, mean_limits, quantile_limits
-from rrjax.inference.cdf_bands import clopper_pearson
+from rrjax.inference.quantiles import clopper_pearson
 from rrjax.mechanisms import Channel, DiscreteSquareWave, Geometric, SquareWave
 
 pytestmark = pytest.mark.once  # on the host, in double precision

@@ -13,8 +13,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 import rrjax
 from rrjax.inference import ChowLiuTree, chow_liu_tree, tree_fit_test
-from rrjax.inference.chow_liu import _fitted_to_margins, strongest_tree
-from rrjax.inference.tree_fit import channel_of, pairs_of
+from rrjax.inference.chow_liu import _fitted_to_margins, channel_of, pairs_of, strongest_tree
 from rrjax.mechanisms import Product, RandomizedResponse, Sampled
 
 EDGES = ((1, 0), (1, 2), (2, 3))

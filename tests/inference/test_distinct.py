@@ -1,5 +1,7 @@
 """Statements are made once for each count that there is, and are those that every category would get by itself."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,7 @@ import pytest
 import rrjax
 from rrjax import inference
 from rrjax.data.arguments import int_dtype
-from rrjax.inference import distinct_counts as distinct
-from rrjax.inference.distinct_counts import distinct_counts
+from rrjax.inference.intervals import FEWEST_CATEGORIES, distinct_counts
 
 SIZE = 1_031  # odd, so that no vector of a processor holds the last ones
 
@@ -53,8 +54,8 @@ def test_the_number_is_a_power_of_two(number):
 
 
 def test_where_it_is_not_worth_it():
-    assert distinct_counts(jnp.zeros(distinct.FEWEST_CATEGORIES - 1, int)) is None
-    assert distinct_counts(jnp.zeros(distinct.FEWEST_CATEGORIES, int)) is not None
+    assert distinct_counts(jnp.zeros(FEWEST_CATEGORIES - 1, int)) is None
+    assert distinct_counts(jnp.zeros(FEWEST_CATEGORIES, int)) is not None
     assert distinct_counts(jnp.arange(SIZE) // 3) is None
     assert distinct_counts(jnp.arange(SIZE) // 5) is not None
 
@@ -85,7 +86,7 @@ def test_statements_are_those_of_every_category_by_itself(name, collection, monk
     assert distinct_counts(counts) is not None
     state = (STATEMENTS | USERS)[name]
     together = state(given)
-    monkeypatch.setattr(distinct, "FEWEST_CATEGORIES", SIZE + 1)
+    monkeypatch.setattr(sys.modules["rrjax.inference.intervals"], "FEWEST_CATEGORIES", SIZE + 1)
     alone = state(given)
     for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
         assert one.dtype == other.dtype

@@ -95,7 +95,6 @@ def test_chains_that_have_not_mixed_warn():
     ("arguments", "message"),
     [
         ({"num_draws": 3}, "num_draws"),
-        ({"num_chains": 0}, "num_chains"),
         ({"thin": 0}, "thin"),
         ({"prior": [1.0, 1.0, 1.0]}, "prior"),
         ({"counts": [0.5, 1.0]}, "counts"),
@@ -141,7 +140,7 @@ def test_a_derivative_is_refused(place):
 
     def mean(x):
         given = {"epsilon": 1.0, "prior": 1.0} | {place: x}
-        return posterior(KEY, [620, 380], **given, num_chains=1, num_draws=4, num_warmup=1).mean[0]
+        return posterior(KEY, [620, 380], **given, num_draws=4, num_warmup=1).mean[0]
 
     for derivative in (jax.grad(mean), jax.jacfwd(mean), jax.jit(jax.grad(mean))):
         with pytest.raises(NotImplementedError):

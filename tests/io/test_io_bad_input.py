@@ -8,6 +8,7 @@ import sys
 import duckdb
 import numpy as np
 import pytest
+from written import written
 
 from rrjax.io import (
     DataError,
@@ -53,14 +54,12 @@ def test_empty_missing_and_folder(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["a.csv", "a.dat", "a.jsonl"])
 def test_compressed_nothing(tmp_path, name):
-    path = tmp_path / f"{name}.gz"
-    path.write_bytes(gzip.compress(b""))
+    path = written(tmp_path / f"{name}.gz", gzip.compress(b""))
     refused(lambda: count_reports(Source(path)), path)
 
 
 def test_no_rows(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a,b\n")
+    path = written(tmp_path / "a.csv", "a,b\n")
     for read in (count_reports, read_values):
         refused(lambda read=read: read(Source(path, column="a")), path, column="a")
         domain = Domain.range(0, 1)
@@ -76,8 +75,7 @@ def test_no_rows(tmp_path):
     [("a", "x", Domain.of(["x", "y"])), ("b", "1", Domain.range(1, 2)), ("c", "1.0", Domain.range(1, 2))],
 )
 def test_a_category_is_not_missing(tmp_path, column, token, domain):
-    path = tmp_path / "a.csv"
-    path.write_text("a,b,c,n\nx,1,1.0,1\ny,2,2,1\nx,1,1,1\n")
+    path = written(tmp_path / "a.csv", "a,b,c,n\nx,1,1.0,1\ny,2,2,1\nx,1,1,1\n")
     source, other = Source(path, column=column, missing=(token,)), "b" if column == "a" else "a"
     for read in (
         lambda: count_reports(source, domain),
@@ -94,31 +92,24 @@ def test_a_category_is_not_missing(tmp_path, column, token, domain):
 
 
 def test_a_number_of_the_range_is_not_missing(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a\n0\n7.5\n99\n")
+    path = written(tmp_path / "a.csv", "a\n0\n7.5\n99\n")
     for token in ("0", "7.5"):
         refused(lambda: read_bins(Source(path, missing=(token,)), Bins(0, 10, 2)), path, argument="missing")  # noqa: B023
     assert read_bins(Source(path, missing=("99", "-", "5")), Bins(0, 10, 2)).num_missing == 1
 
 
 def test_missing_column(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("age,country\n1,a\n")
+    path = written(tmp_path / "a.csv", "age,country\n1,a\n")
     source = Source(path, column="contry")
     refused(lambda: count_reports(source), path, column="contry")
     assert "mean 'country'" in refused(lambda: count_reports(source))
     refused(lambda: count_reports(Source(path)), path, argument="column")
     refused(lambda: count_reports(Source(path, column="2")), path, column="2")
-    for suffix, text in (
-        ("jsonl", '{"age": 1, "country": "a"}\n'),
-        ("tsv", "age\tcountry\n1\ta\n"),
-    ):
-        other = path.with_suffix("." + suffix)
-        other.write_text(text)
+    for suffix, text in (("jsonl", '{"age": 1, "country": "a"}\n'), ("tsv", "age\tcountry\n1\ta\n")):
+        other = written(path.with_suffix("." + suffix), text)
         refused(lambda other=other: count_reports(Source(other, column="x")), other, column="x")
     other = path.with_suffix(".parquet")
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT 1 AS age, 'a' AS country) TO '{other}'")
+    duckdb.execute(f"COPY (SELECT 1 AS age, 'a' AS country) TO '{other}'")
     refused(lambda: count_reports(Source(other, column="Age")), other, column="Age")
 
 
@@ -148,24 +139,20 @@ def test_value_outside_the_domain(tmp_path, read, listed):
 
 def test_value_outside_the_domain_of_parquet_and_json(tmp_path):
     path = tmp_path / "a.parquet"
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT range AS a FROM range(100)) TO '{path}'")
+    duckdb.execute(f"COPY (SELECT range AS a FROM range(100)) TO '{path}'")
     source = Source(path)
     domain = Domain.range(0, 98)
     refused(lambda: count_reports(source, domain), path, row=100, value="99")
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT unnest([1.0, 2.5, 'nan'::DOUBLE, 'inf'::DOUBLE]) AS a) TO '{path}'")
+    duckdb.execute(f"COPY (SELECT unnest([1.0, 2.5, 'nan'::DOUBLE, 'inf'::DOUBLE]) AS a) TO '{path}'")
     refused(lambda: count_reports(source, Domain.range(0, 9)), path, row=2, value="2.5")
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"a": 1}\n{"a": [1, 2]}\n')
+    path = written(tmp_path / "a.jsonl", '{"a": 1}\n{"a": [1, 2]}\n')
     refused(lambda: count_reports(Source(path), Domain.range(0, 9)), path, row=2, column="a")
 
 
 def test_nan_in_a_column_of_numbers_is_missing(tmp_path):
     # Data frames write a missing number so. It is counted, and never becomes a category.
     path = tmp_path / "a.parquet"
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT unnest([1.0, 2.0, 'nan'::DOUBLE, NULL, 2.0]) AS a) TO '{path}'")
+    duckdb.execute(f"COPY (SELECT unnest([1.0, 2.0, 'nan'::DOUBLE, NULL, 2.0]) AS a) TO '{path}'")
     for domain in (None, Domain.range(1, 2)):
         counted = count_reports(Source(path), domain)
         assert counted.counts.tolist() == [1, 2]
@@ -173,8 +160,7 @@ def test_nan_in_a_column_of_numbers_is_missing(tmp_path):
 
 
 def test_fewer_than_two_categories(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a\nx\nx\n")
+    path = written(tmp_path / "a.csv", "a\nx\nx\n")
     refused(lambda: count_reports(Source(path)), path, argument="domain")
     refused(lambda: Domain.range(0, 0), argument="domain")
     assert "'x'" not in refused(lambda: read_values(path), path, column="a", value=None)
@@ -182,26 +168,17 @@ def test_fewer_than_two_categories(tmp_path):
 
 @pytest.mark.parametrize("bad", ["-1", "2.5", "nan", "many", "", "1e3"])
 def test_bad_counts(tmp_path, bad):
-    path = tmp_path / "a.csv"
-    path.write_text(f"label,n\nx,3\ny,{bad}\nz,4\n")
-    refused(
-        lambda: read_counts(Source(path), "n"),
-        path,
-        column="n",
-        row=2,
-        value=bad or None,
-    )
+    path = written(tmp_path / "a.csv", f"label,n\nx,3\ny,{bad}\nz,4\n")
+    refused(lambda: read_counts(Source(path), "n"), path, column="n", row=2, value=bad or None)
 
 
 @pytest.mark.parametrize("large", ["99999999999999999999", "9223372036854775808", "+99999999999999999999.0"])
 def test_counts_that_are_too_large(tmp_path, large):
-    path = tmp_path / "a.csv"
-    path.write_text(f"label,n\nx,3\ny,{large}\n")
+    path = written(tmp_path / "a.csv", f"label,n\nx,3\ny,{large}\n")
     message = refused(lambda: read_counts(Source(path), "n"), path, row=2, value=large)
     assert "too large" in message
     path = tmp_path / "a.parquet"
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, 1e300]) n) TO '{path}'")
+    duckdb.execute(f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, 1e300]) n) TO '{path}'")
     refused(lambda: read_counts(Source(path), "n"), path, row=2, value="1e+300")
 
 
@@ -234,8 +211,7 @@ def test_utf_16_is_named(tmp_path, name, encoding):
 )
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.zst", "a.parquet"])
 def test_other_formats_are_called_by_their_name(tmp_path, name, start, words):
-    path = tmp_path / name
-    path.write_bytes(start + bytes(range(256)))
+    path = written(tmp_path / name, start + bytes(range(256)))
     for call in (lambda: count_reports(Source(path, format="csv")), lambda: read_domain(path)):
         message = refused(call, path)
         assert words in message
@@ -244,28 +220,21 @@ def test_other_formats_are_called_by_their_name(tmp_path, name, start, words):
 
 @pytest.mark.parametrize("start", ["PKI", "BZh", "CDF", "ORC", "Obj", "7z", "ARROW1"])
 def test_headers_that_only_look_like_other_formats(tmp_path, start):
-    path = tmp_path / "a.csv"
-    path.write_text(f"{start},n\n1,2\n2,3\n")
+    path = written(tmp_path / "a.csv", f"{start},n\n1,2\n2,3\n")
     assert count_reports(Source(path, column=start)).num_rows == 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-32-be"])
 def test_zero_bytes_are_no_text(tmp_path, encoding):
     # Without a mark, and in letters whose bytes show no pattern.
-    path = tmp_path / "a.csv"
-    path.write_bytes("ж\nя\nд\n".encode(encoding))
+    path = written(tmp_path / "a.csv", "ж\nя\nд\n".encode(encoding))
     refused(lambda: count_reports(Source(path)), path)
     refused(lambda: read_domain(path), path)
 
 
-def test_standard_input_is_refused_with_what_to_do():
-    refused(lambda: count_reports(Source("-", format="csv")), "-")
-
-
 def test_equal_names_of_columns(tmp_path):
     # Whichever is asked for, the labels or the counts, or none: nothing is guessed.
-    path = tmp_path / "a.csv"
-    path.write_text("a,n, a,n\n1,2,3,4\n")
+    path = written(tmp_path / "a.csv", "a,n, a,n\n1,2,3,4\n")
     for source, counts, name in (
         (Source(path), None, "a"),
         (Source(path, column="a"), None, "a"),
@@ -276,17 +245,10 @@ def test_equal_names_of_columns(tmp_path):
         refused(read, path, column=name)
 
 
-def test_counts_without_labels(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("3\n4\n")
-    refused(lambda: read_counts(Source(path, header=False), "1"), path, column="1")
-
-
 @pytest.mark.parametrize("bad", ["-1", "2.5", "'nan'::DOUBLE", "NULL", "'inf'::DOUBLE"])
 def test_bad_counts_in_parquet(tmp_path, bad):
     path = tmp_path / "a.parquet"
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, {bad}]) n) TO '{path}'")
+    duckdb.execute(f"COPY (SELECT unnest(['x', 'y']) l, unnest([3::DOUBLE, {bad}]) n) TO '{path}'")
     refused(lambda: read_counts(Source(path), "n"), path, column="n", row=2)
 
 
@@ -312,12 +274,6 @@ def test_text_that_is_not_utf_8_in_parquet(tmp_path):
     message = refused(lambda: count_reports(path), path)
     assert "not UTF-8" in message
     assert "damaged" not in message
-
-
-def test_counts_that_are_all_zero(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("label,n\nx,0\ny,0\n")
-    refused(lambda: read_counts(Source(path), "n"), path, column="n")
 
 
 @pytest.mark.long
@@ -370,15 +326,8 @@ def test_truncated_and_damaged_parquet(tmp_path):
     ],
 )
 def test_malformed_csv(tmp_path, text, attributes):
-    path = tmp_path / "a.csv"
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    path = written(tmp_path / "a.csv", text.encode() if isinstance(text, str) else text)
     refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, **attributes)
-
-
-def test_a_short_row_far_down_is_not_dropped(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a,b\n" + "1,2\n" * 100_000 + "5\n" + "1,2\n" * 10)
-    refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, row=100_002)
 
 
 @pytest.mark.parametrize(
@@ -398,17 +347,36 @@ def test_a_short_row_far_down_is_not_dropped(tmp_path):
 )
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_malformed_json(tmp_path, text, line, suffix):
-    path = tmp_path / f"a.jsonl{suffix}"
-    path.write_bytes(gzip.compress(text.encode()) if suffix else text.encode())
+    path = written(tmp_path / f"a.jsonl{suffix}", gzip.compress(text.encode()) if suffix else text.encode())
     for column in ("a", None):
         source = Source(path, column=column)
         refused(lambda: count_reports(source, Domain.range(0, 9)), path, row=line)  # noqa: B023
 
 
-def test_a_key_that_is_there_twice(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"a": 1}\n{"a": 2, "a": 3}\n')
-    refused(lambda: count_reports(Source(path), Domain.range(0, 9)), path, row=2)
+NINE = Domain.range(0, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "call", "attributes"),
+    [
+        ("a.csv", "3\n4\n", lambda path: read_counts(Source(path, header=False), "1"), {"column": "1"}),
+        ("a.csv", "label,n\nx,0\ny,0\n", lambda path: read_counts(Source(path), "n"), {"column": "n"}),
+        (  # a short row far down is not dropped
+            *("a.csv", "a,b\n" + "1,2\n" * 100_000 + "5\n" + "1,2\n" * 10),
+            *(lambda path: count_reports(Source(path, column="a"), NINE), {"row": 100_002}),
+        ),
+        ("a.jsonl", '{"a": 1}\n{"a": 2, "a": 3}\n', lambda path: count_reports(Source(path), NINE), {"row": 2}),
+    ],
+)
+def test_files_that_are_refused(tmp_path, name, text, call, attributes):
+    path = written(tmp_path / name, text)
+    refused(lambda: call(path), path, **attributes)
+
+
+def test_names_that_are_refused(tmp_path):
+    refused(lambda: count_reports(Source("-", format="csv")), "-")
+    path = written(tmp_path / "a.csv", "a\n1\n2\n")
+    refused(lambda: count_reports(Source(path, missing=("\0",))))
 
 
 def test_bad_value_among_files_of_different_types(tmp_path):
@@ -420,8 +388,7 @@ def test_bad_value_among_files_of_different_types(tmp_path):
 
 
 def test_formats(tmp_path):
-    path = tmp_path / "a.data"
-    path.write_text("a\n1\n")
+    path = written(tmp_path / "a.data", "a\n1\n")
     refused(lambda: count_reports(Source(path)), path)
     assert count_reports(Source(path, format="csv"), Domain.range(0, 1)).num_rows == 1
     (tmp_path / "b.csv").write_text("a\n1\n")
@@ -430,23 +397,14 @@ def test_formats(tmp_path):
     refused(lambda: Source("a.csv", format="xls"), argument="format", value="xls")  # pyright: ignore
     refused(lambda: Source("a.csv", delimiter=", "), argument="delimiter", value=", ")
     refused(lambda: Source([]), argument="paths")
-    hidden = tmp_path / "a.csv"
-    hidden.write_bytes(gzip.compress(b"a\n1\n"))
+    hidden = written(tmp_path / "a.csv", gzip.compress(b"a\n1\n"))
     refused(lambda: count_reports(Source(hidden)), hidden)
-    sessions = tmp_path / "a.dat"
-    sessions.write_text("1 2\n")
+    sessions = written(tmp_path / "a.dat", "1 2\n")
     refused(lambda: count_reports(Source(sessions, column="a")), sessions, column="a")
 
 
-def test_null_characters(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a\n1\n2\n")
-    refused(lambda: count_reports(Source(path, missing=("\0",))))
-
-
 def test_without_duckdb(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a\n1\n2\n")
+    path = written(tmp_path / "a.csv", "a\n1\n2\n")
     code = (
         "import sys; sys.modules['duckdb'] = None\n"
         "from rrjax.data.errors import MissingPackage\n"
@@ -483,8 +441,7 @@ def test_names_of_folders_are_no_columns(tmp_path, name):
 @pytest.mark.parametrize("read", [count_reports, read_values])
 def test_an_answer_is_no_header(tmp_path, read, domain):
     """A first line without a name would be a row fewer, and a true value in all that is said and written."""
-    path = tmp_path / "a.csv"
-    path.write_text("ill\nwell\nill\nwell\n")
+    path = written(tmp_path / "a.csv", "ill\nwell\nill\nwell\n")
     domain = domain and ["ill", "well"]
     message = refused(lambda: read(Source(path), domain), path, row=1, argument="header")
     assert "ill" not in message.split(str(path))[1].split()
@@ -497,8 +454,7 @@ def test_an_answer_is_no_header(tmp_path, read, domain):
 
 
 def test_a_first_line_of_values_is_not_repeated(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("ill,Anna\nwell,Bob\n")
+    path = written(tmp_path / "a.csv", "ill,Anna\nwell,Bob\n")
     message = refused(lambda: read_values(Source(path), ["ill", "well"]), path, argument="column")
     assert "Anna" not in message
     assert "Anna" in refused(lambda: count_reports(Source(path), ["ill", "well"]), path, argument="column")

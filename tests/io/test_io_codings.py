@@ -9,10 +9,10 @@ from refusals import refused
 import rrjax
 from rrjax import io
 from rrjax.io import DataError
-from rrjax.io.codings import CODINGS, count_numbers
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.tallies import as_jax_integers
+from rrjax.io.tallies import as_jax_integers, count_numbers
+from rrjax.io.write import CODINGS
 from rrjax.mechanisms import DESIGNS, MECHANISMS, ORDERED, PROTOCOLS
 
 SIZE, NUMBER = 11, 200
@@ -81,7 +81,7 @@ def test_all_mechanisms_have_a_coding():
 @pytest.mark.long
 @pytest.mark.once
 def test_more_reports_than_are_read_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("rrjax.io.codings._REPORTS_PER_CHUNK", 30)
+    monkeypatch.setattr("rrjax.io.tallies._REPORTS_PER_CHUNK", 30)
     monkeypatch.setattr("rrjax.io.tallies.MAX_CELLS", SIZE * (NUMBER - 1))
     for name in ("optimized-unary-encoding", "optimized-local-hashing"):
         mechanism, reports = made(name)

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from refusals import refused
+from written import written
 
 from rrjax.io import DataError, count_reports, read_domain, write_table
 from rrjax.io.domain import Domain
@@ -22,11 +23,7 @@ def test_range_includes_both_ends_and_is_never_expanded():
     assert labels.dtype == np.int64
     assert labels[0] == 0
     assert labels[-1] == 1_484_705
-
-
-def test_negative_range():
-    domain = read_domain("-3:2")
-    np.testing.assert_array_equal(domain.labels(), np.arange(-3, 3))
+    np.testing.assert_array_equal(read_domain("-3:2").labels(), np.arange(-3, 3))
 
 
 def test_listed_labels_keep_order_and_text():
@@ -73,17 +70,20 @@ def test_a_label_that_is_there_twice_is_not_repeated():
     assert "secret" not in str(caught.value)
 
 
-def test_text_file(tmp_path):
-    path = tmp_path / "labels.txt"
-    path.write_text("\ufeffred\n 007 \nblue, dark\n\n", encoding="utf-8")
-    assert read_domain(path) == Domain.of(["red", "007", "blue, dark"])
-
-
-def test_text_file_compressed(tmp_path):
-    path = tmp_path / "labels.txt.gz"
-    path.write_bytes(gzip.compress(b"a\nb\n"))
-    assert read_domain(str(path)).listed == ("a", "b")
-    path.write_bytes(gzip.compress(b"a\nb\n" * 99)[:-12])
+@pytest.mark.parametrize(
+    ("name", "data", "labels"),
+    [
+        ("labels.txt", "\ufeffred\n 007 \nblue, dark\n\n".encode(), ("red", "007", "blue, dark")),
+        ("labels.txt.gz", gzip.compress(b"a\nb\n"), ("a", "b")),
+        ("labels.txt.gz", gzip.compress(b"a\nb\n" * 99)[:-12], None),
+        ("latin.txt", b"caf\xe9\nbar\n", None),
+    ],
+)
+def test_text_files(tmp_path, name, data, labels):
+    path = written(tmp_path / name, data)
+    if labels is not None:
+        assert read_domain(path).listed == labels
+        return
     with refused(error=DataError, file=str(path)):
         read_domain(str(path))
 
@@ -97,11 +97,9 @@ def test_table_with_a_label_column(tmp_path, suffix):
 
 
 def test_table_with_one_column(tmp_path):
-    path = tmp_path / "colours.jsonl"
-    path.write_text('{"colour": "red"}\n{"colour": "blue"}\n')
+    path = written(tmp_path / "colours.jsonl", '{"colour": "red"}\n{"colour": "blue"}\n')
     assert read_domain(str(path)).listed == ("red", "blue")
-    path = tmp_path / "colours.csv"
-    path.write_text("label\nred\nblue\n")
+    path = written(tmp_path / "colours.csv", "label\nred\nblue\n")
     assert read_domain(str(path)).listed == ("red", "blue")
     # The first line may be a label, or the name of the column; and names may be values.
     for text in ("colour\nred\nblue\n", "secret,x\nred,1\nblue,2\n"):
@@ -135,16 +133,8 @@ def test_a_changed_bit_of_gzip_is_found(tmp_path):
     ],
 )
 def test_bad_files(tmp_path, name, text, row):
-    path = tmp_path / name
-    path.write_text(text)
+    path = written(tmp_path / name, text)
     with refused(error=DataError, file=str(path), row=row):
-        read_domain(str(path))
-
-
-def test_not_utf8(tmp_path):
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"caf\xe9\nbar\n")
-    with refused(error=DataError, file=str(path)):
         read_domain(str(path))
 
 

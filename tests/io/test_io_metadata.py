@@ -45,8 +45,7 @@ OLD_LABELS = (
 
 
 def written(path, text, query="SELECT unnest([1, 2, 2]) AS page"):
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
+    duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, KV_METADATA {{rrjax: '{text}'}})")
     return path
 
 
@@ -105,6 +104,13 @@ def test_a_mechanism_from_the_future_survives(tmp_path, more):
 @pytest.mark.parametrize(
     ("text", "argument"),
     [
+        ("{", None),
+        ("[]", None),
+        ("[" * 100_000, None),
+        ("{}", "domain"),
+        ('{"domain": {"first": 0, "last": 4}, "num_categories": 6}', "num_categories"),
+        ('{"domain": {"first": 0, "last": 4}, "num_categories": 5}', "mechanism"),
+        ('{"domain": {"first": 0, "last": 1}, "num_categories": 2, "mechanism": "rr", "epsilon": NaN}', "epsilon"),
         (changed(mechanism=3), "mechanism"),
         (changed(mechanism=["randomized-response"]), "mechanism"),
         (changed(mechanism={"num_categories": 17034, "epsilon": 1.0}), "mechanism"),
@@ -141,7 +147,7 @@ def test_a_mechanism_from_the_future_survives(tmp_path, more):
 def test_damaged_records(tmp_path, text, argument):
     path = written(tmp_path / "a.parquet", text)
     for call in (lambda: read_metadata(path), lambda: count_reports(Source(path))):
-        with refused(argument, error=DataError, file=str(path)):
+        with refused(error=DataError, argument=argument, file=str(path)):
             call()
 
 
@@ -308,8 +314,7 @@ def test_a_source_without_metadata(tmp_path, looked):
     assert count_reports(missing).num_rows == 2
     assert looked == {"_check_file": 2, "metadata_of": 0}
     plain = written(tmp_path / "a.parquet", METADATA.to_json())
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT 1 AS page) TO '{plain}' (FORMAT parquet)")
+    duckdb.execute(f"COPY (SELECT 1 AS page) TO '{plain}' (FORMAT parquet)")
     assert Source(plain).metadata() is None
 
 

@@ -14,15 +14,9 @@ import duckdb
 import numpy as np
 import pytest
 from refusals import refused
+from written import written
 
-from rrjax.io import (
-    DataError,
-    Source,
-    read_counts,
-    read_domain,
-    write_reports,
-    write_table,
-)
+from rrjax.io import DataError, Source, read_counts, read_domain, write_reports, write_table
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.write import Kept, make_folder, replacing
@@ -50,8 +44,7 @@ def test_listed_reports_keep_their_order(tmp_path):
     path = tmp_path / "r.parquet"
     mechanism = MechanismRecord("rr", {"num_categories": 1000, "epsilon": 1.0})
     write_reports(path, indices, Metadata(mechanism, 1.0, Domain.of(labels), "r", True, "0"))
-    with duckdb.connect() as connection:
-        written = connection.execute(f"FROM '{path}'").fetchnumpy()["r"]
+    written = duckdb.execute(f"FROM '{path}'").fetchnumpy()["r"]
     assert (written == np.array(labels, dtype=object)[indices]).all()
 
 
@@ -85,8 +78,7 @@ def test_table_in_every_format(tmp_path):
     lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
     assert [tuple(json.loads(line).values()) for line in lines] == rows
     write_table(tmp_path / "t.parquet", TABLE)
-    with duckdb.connect() as connection:
-        assert connection.execute(f"FROM '{tmp_path / 't.parquet'}'").fetchall() == rows
+    assert duckdb.execute(f"FROM '{tmp_path / 't.parquet'}'").fetchall() == rows
 
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "'=x", "''=x", "plain", "a=b", "'quoted'"]
@@ -135,8 +127,7 @@ def test_tables_that_cannot_be(tmp_path, name, columns, argument):
 
 
 def test_replacing_keeps_the_old_file_until_the_new_is_whole(tmp_path):
-    path = tmp_path / "figure.tar.png"
-    path.write_text("old")
+    path = written(tmp_path / "figure.tar.png", "old")
     path.chmod(0o640)
     with replacing(path) as aside:
         assert aside.name.endswith(".tar.png")
@@ -150,8 +141,7 @@ def test_replacing_keeps_the_old_file_until_the_new_is_whole(tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, SystemExit])
 def test_replacing_cleans_up_and_passes_errors_on(tmp_path, error):
-    path = tmp_path / "a.png"
-    path.write_text("old")
+    path = written(tmp_path / "a.png", "old")
 
     def fail():
         with replacing(path) as aside:
@@ -341,6 +331,5 @@ def test_kept_columns_are_those_of_the_values(tmp_path):
     mechanism = MechanismRecord("randomized-response", {"num_categories": 2, "epsilon": 1.0})
     metadata = Metadata(mechanism, 1.0, Domain.of(["no", "yes"]), "k0", True, "0")
     write_reports(tmp_path / "r.parquet", np.array([1, 0]), metadata, kept=kept)
-    with duckdb.connect() as connection:
-        rows = connection.execute(f"SELECT k0, age, k1 FROM '{tmp_path / 'r.parquet'}'").fetchall()
+    rows = duckdb.execute(f"SELECT k0, age, k1 FROM '{tmp_path / 'r.parquet'}'").fetchall()
     assert [tuple(map(str, row)) for row in rows] == [("yes", "1", "x"), ("no", "2", "y")]

@@ -19,10 +19,10 @@ from rrjax.mechanisms.longitudinal import (
     LongitudinalLocalHashing,
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
+    Protocol,
     averaging_attack,
-    collected,
 )
-from rrjax.privacy.clients.memo import second_epsilon
+from rrjax.privacy.clients.longitudinal import second_epsilon
 
 
 def unary(permanent, instantaneous):
@@ -59,21 +59,24 @@ def matrix(size, p, q):
     return np.where(np.eye(size, dtype=bool), p, q)
 
 
-def laws(protocol, rounds):
-    """`[K, memos]` and `[memos, outputs of all rounds]`, and the outputs of one round, by enumeration."""
+def channels(protocol, buckets=BUCKETS):
+    """`[K, memos]` and `[memos, outputs]` of the two mechanisms, and the outputs of one round, by enumeration."""
     p1, q1, p2, q2 = stages(protocol)
     size = protocol.num_categories
     if isinstance(protocol, (LongitudinalRandomizedResponse, LongitudinalLocalHashing)):
         number = protocol.num_answers
-        first, second, outputs = matrix(number, p1, q1), matrix(number, p2, q2), np.arange(number)
+        first = matrix(number, p1, q1)
         if isinstance(protocol, LongitudinalLocalHashing):
-            first = first[BUCKETS[:size]]
-    else:
-        outputs = np.array(list(itertools.product([0, 1], repeat=size)))
-        set_ = np.where(np.eye(size, dtype=bool), p1, q1)[:, None, :]
-        first = np.where(outputs, set_, 1 - set_).prod(-1)
-        again = np.where(outputs, p2, q2)[:, None, :]
-        second = np.where(outputs, again, 1 - again).prod(-1)
+            first = first[buckets[:size]]
+        return first, matrix(number, p2, q2), np.arange(number)
+    outputs = np.array(list(itertools.product([0, 1], repeat=size)))
+    set_, again = matrix(size, p1, q1)[:, None, :], np.where(outputs, p2, q2)[:, None, :]
+    return *(np.where(outputs, each, 1 - each).prod(-1) for each in (set_, again)), outputs
+
+
+def laws(protocol, rounds):
+    """`[K, memos]` and `[memos, outputs of all rounds]`, and the outputs of one round, by enumeration."""
+    first, second, outputs = channels(protocol)
     whole = second
     for _ in range(rounds - 1):
         whole = (whole[:, :, None] * second[:, None, :]).reshape(len(second), -1)
@@ -245,23 +248,14 @@ def test_the_inversion_of_a_round_is_unbiased(kind):
 def written_out(protocol, reports, theta, seeds=None):
     """Mean log-likelihood per user, summed over all memos."""
     total = 0.0
-    p1, q1, p2, q2 = stages(protocol)
-    size = protocol.num_categories
     for user, history in enumerate(np.asarray(reports).astype(int)):
-        if seeds is None and history.ndim == 2:
-            memos = np.array(list(itertools.product([0, 1], repeat=size)))
-            set_ = matrix(size, p1, q1)[:, None, :]
-            first = np.where(memos, set_, 1 - set_).prod(-1)
-            again = np.where(memos, p2, q2)[:, None, :]
-            second = np.where(history[None], again, 1 - again).prod((1, 2))
-        else:
-            answers = history if seeds is None else history[:, 1]
-            number = protocol.num_answers
-            first = matrix(number, p1, q1)
-            if seeds is not None:
-                first = first[np.argmax(seeds[user], axis=1)]
-            second = matrix(number, p2, q2)[:, answers].prod(1)
-        total += math.log(theta @ first @ second)
+        buckets = None if seeds is None else np.argmax(seeds[user], axis=1)
+        first, second, outputs = channels(protocol, buckets)
+        if outputs.ndim == 2:
+            history = (history[:, None] == outputs).all(-1).argmax(1)
+        elif seeds is not None:
+            history = history[:, 1]
+        total += math.log(theta @ first @ second[:, history].prod(1))
     return total / len(reports)
 
 
@@ -464,38 +458,6 @@ def test_an_impossible_epsilon_poisons_what_comes_of_it(kind):
     assert np.isnan(spent[1:]).all()
 
 
-def law_of_history(size, epsilon, between, history):
-    """Of all reports, each with the memo of the value that the user has then."""
-    e_last, e_between = math.exp(epsilon), math.exp(between)
-    first = matrix(size, e_last, 1.0) / (e_last + size - 1)
-    second = matrix(size, e_between, 1.0) / (e_between + size - 1)
-    reports = np.array(list(itertools.product(range(size), repeat=len(history))))
-    law = np.ones(len(reports))
-    for value in set(history):
-        of_memo = second[:, reports[:, [turn for turn, held in enumerate(history) if held == value]]].prod(2)
-        law *= first[value] @ of_memo
-    return law
-
-
-@pytest.mark.once
-def test_what_memos_hide_of_a_history_and_what_they_do_not():
-    """Of all pairs of four values: ε∞ a memo where they change at the same times, else no more than n·ε₂."""
-    size, epsilon, rounds = 3, 1.0, 4
-    between = second_epsilon(size, epsilon, first_epsilon=0.9)
-    histories = list(itertools.product(range(size), repeat=rounds))
-    laws_of = np.log([law_of_history(size, epsilon, between, history) for history in histories])
-    np.testing.assert_allclose(np.exp(laws_of).sum(1), 1)
-    apart = np.abs(laws_of[:, None] - laws_of[None]).max(2)
-    pattern = [tuple(history.index(value) for value in history) for history in histories]
-    alike = np.array([[one == other for other in pattern] for one in pattern])
-    memos = np.array([len(set(history)) for history in histories])[:, None]
-    differ = (np.array(histories)[:, None] != np.array(histories)[None]).sum(2)
-    assert (apart <= np.where(alike, memos * epsilon, np.inf) + 1e-12).all()
-    assert (apart <= differ * between + 1e-12).all()
-    constant, changed = histories.index((0, 0, 0, 0)), histories.index((0, 0, 1, 1))
-    assert apart[constant, changed] > 2 * epsilon  # as many as there are memos in both
-
-
 def every_history(size, rounds):
     return list(itertools.product(range(size), repeat=rounds))
 
@@ -519,25 +481,37 @@ def losses(logs):
 
 
 @pytest.mark.once
+def test_what_memos_hide_of_a_history_and_what_they_do_not():
+    """Of all pairs of four values: ε∞ a memo where they change at the same times, else no more than n·ε₂."""
+    size, epsilon, rounds = 3, 1.0, 4
+    between = second_epsilon(size, epsilon, first_epsilon=0.9)
+    histories = every_history(size, rounds)
+    first, second = (matrix(size, math.exp(each), 1.0) / (math.exp(each) + size - 1) for each in (epsilon, between))
+    laws_of = log_laws(first, second, histories)
+    np.testing.assert_allclose(np.exp(laws_of).sum(1), 1)
+    apart = losses(laws_of)
+    pattern = [tuple(history.index(value) for value in history) for history in histories]
+    alike = np.array([[one == other for other in pattern] for one in pattern])
+    memos = np.array([len(set(history)) for history in histories])[:, None]
+    differ = (np.array(histories)[:, None] != np.array(histories)[None]).sum(2)
+    assert (apart <= np.where(alike, memos * epsilon, np.inf) + 1e-12).all()
+    assert (apart <= differ * between + 1e-12).all()
+    constant, changed = histories.index((0, 0, 0, 0)), histories.index((0, 0, 1, 1))
+    assert apart[constant, changed] > 2 * epsilon  # as many as there are memos in both
+
+
+@pytest.mark.once
 @two_stages
 def test_the_loss_of_two_histories_is_that_of_all_outputs(kind):
     size, rounds = (2, 3) if kind in UNARY else (3, 4)
     protocol = make(kind, size, 1.0, 0.6)
-    p1, q1, p2, q2 = stages(protocol)
     histories = every_history(size, rounds)
-    if kind in UNARY:
-        states = np.array(list(itertools.product([0, 1], repeat=size)))
-        first, again = (
-            np.where(states, chance[:, None], 1 - chance[:, None]).prod(-1)
-            for chance in (matrix(size, p1, q1), np.where(states, p2, q2))
-        )
-        wanted = losses(log_laws(first, again, histories))
-    elif kind is LongitudinalRandomizedResponse:
-        wanted = losses(log_laws(matrix(3, p1, q1), matrix(3, p2, q2), histories))
-    else:  # of the hash functions, the one by which they are the furthest apart
-        first, again = matrix(3, p1, q1), matrix(3, p2, q2)
+    if kind is LongitudinalLocalHashing:  # of the hash functions, the one by which they are the furthest apart
+        first, again, _ = channels(protocol, np.arange(3))
         hashed = [[tuple(buckets[each] for each in held) for held in histories] for buckets in every_history(3, 3)]
         wanted = np.max([losses(log_laws(first, again, each)) for each in hashed], axis=0)
+    else:
+        wanted = losses(log_laws(*channels(protocol)[:2], histories))
     pairs = np.random.default_rng(0).integers(0, len(histories), (40, 2)).tolist()
     found = [protocol.history_loss(histories[one], histories[other]) for one, other in pairs]
     np.testing.assert_allclose(found, [wanted[one, other] for one, other in pairs], rtol=1e-5, atol=1e-6)
@@ -643,28 +617,16 @@ KEY = jax.random.key(0)
         (lambda: LongitudinalBitFlipping(3, 1.0, 2).tally([[0, 1]]), "reports"),
         (lambda: LongitudinalBitFlipping(3, 1.0, 1).mixture([[[-1, -1, 0], [-1, -1, 1]]]), "reports"),
         (lambda: averaging_attack(KEY, make(LongitudinalRandomizedResponse, 3), 0), "num_reports"),
+        (lambda: LongitudinalRandomizedResponse(1, 1.0, 0.5), "num_categories"),
+        (lambda: LongitudinalLocalHashing(3, 1.0, 0.5, 1), "num_buckets"),
+        (lambda: make(LongitudinalRandomizedResponse, 3).memoize(KEY, [0, 3]), "values"),
+        (lambda: make(LongitudinalRandomizedResponse, 3).report(KEY, [0, 3]), "memo"),
+        (lambda: make(SUE, 3).report(KEY, np.zeros((5, 4), int)), "memo"),
+        (lambda: make(LongitudinalLocalHashing, 3).report(KEY, [[1, 3]]), "buckets"),
     ],
 )
 def test_bad_input_is_named(call, argument):
     with refused(argument):
-        call()
-
-
-@pytest.mark.long
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: LongitudinalRandomizedResponse(1, 1.0, 0.5),
-        lambda: LongitudinalLocalHashing(3, 1.0, 0.5, 1),
-        lambda: make(LongitudinalRandomizedResponse, 3).memoize(KEY, [0, 3]),
-        lambda: make(LongitudinalRandomizedResponse, 3).report(KEY, [0, 3]),
-        lambda: make(SUE, 3).report(KEY, np.zeros((5, 4), int)),
-        lambda: make(LongitudinalLocalHashing, 3).report(KEY, [[1, 3]]),
-    ],
-)
-def test_input_that_mechanisms_refuse_is_refused(call):
-    with pytest.raises(ValueError):  # noqa: PT011 (what they say is tested where they are)
         call()
 
 
@@ -717,7 +679,7 @@ def test_several_rounds_are_collected_by_their_law(kind):
 def test_simulated_users_have_the_law_of_several_rounds(kind):
     protocol, users, draws = make(kind, 3), jnp.asarray([30, 15, 5]), 1000
     keys = jax.random.split(jax.random.key(9), draws)
-    support = np.asarray(jax.vmap(lambda key: collected.of_users(protocol, key, users, 4)[0])(keys), float)
+    support = np.asarray(jax.vmap(lambda key: Protocol._collect(protocol, key, users, 4)[0])(keys), float)
     mean, variance = moments_of_rounds(protocol, np.asarray(users), 4)
     assert (np.abs(support.mean(0) - mean) < 4 * np.sqrt(variance / draws)).all()
     assert (np.abs(support.var(0) / variance - 1) < 4 * np.sqrt(2 / draws)).all()

@@ -15,7 +15,7 @@ from scipy import optimize, stats
 
 import rrjax
 from rrjax import inference
-from rrjax.estimators.affine_mle import maximum
+from rrjax.estimators.maximum_likelihood import maximum
 from rrjax.mechanisms import (
     Crosswise,
     ForcedResponse,

@@ -1,5 +1,6 @@
 """The audit: its bound is Clopper and Pearson's, it holds for clients that keep their word, broken ones are caught."""
 
+import itertools
 import math
 import tracemalloc
 
@@ -11,7 +12,7 @@ from scipy import stats
 
 from rrjax import audit, secure
 from rrjax.mechanisms import MECHANISMS
-from rrjax.privacy.audit_events import values_to_try
+from rrjax.privacy.audit import values_to_try
 
 pytestmark = pytest.mark.once  # a bound is moved down by what its precision may be off
 every = pytest.mark.parametrize("name", MECHANISMS)
@@ -82,17 +83,17 @@ def test_ten_million_reports_come_within_a_hundredth(name, urandom):
 )
 def test_mechanisms_are_audited_by_their_own_reports(name):
     mechanism = MECHANISMS[name](4, 1.0)
-    result = audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2), key=jax.random.key(3))
+    result = audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2))
     assert {result.likelier, result.other} == {1, 2}
     assert result.claimed == 1.0
     assert 0.9 < result.lower < 1.0
-    assert result == audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2), key=jax.random.key(3))
+    assert result == audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2))
 
 
 def test_an_event_is_found_among_the_reports_themselves(urandom):
     for name, event in (("randomized-response", {0}), ("hadamard-response", None), ("optimized-unary-encoding", None)):
         client = secure.client(name, 5, 1.5)
-        result = audit.audit(client.randomize, 0, 4, num_draws=100_000, claimed=1.5)
+        result = audit.audit(client.randomize, values=[0, 4], num_draws=100_000, claimed=1.5)
         assert 1.35 < result.lower < 1.5, name
         if event:
             assert set(result.event) in (event, {4})
@@ -144,7 +145,7 @@ def out_of_the_subset(random, values):
 )
 def test_broken_clients_are_caught(client, delivered):
     random = np.random.default_rng(0)
-    result = audit.audit(lambda values: client(random, values), 0, 4, num_draws=200_000, claimed=1.0)
+    result = audit.audit(lambda values: client(random, values), values=[0, 4], num_draws=200_000, claimed=1.0)
     assert result.violated
     assert 1 < result.lower <= delivered
     if math.isfinite(delivered):
@@ -169,14 +170,15 @@ def test_what_a_comparison_in_float32_gives_away_takes_very_many_reports():
 # --- How it is called ------------------------------------------------------------------------------------------
 
 
-def test_batches_bound_the_memory_and_change_nothing_else():
+def test_batches_bound_the_memory_and_change_nothing_else(monkeypatch):
+    monkeypatch.setattr("rrjax.privacy.audit.BATCH_SIZE", 300)
     seen = []
 
     def draw(values):
         seen.append(values.size)
         return np.zeros((values.size, 3), np.int32)
 
-    result = audit.audit(draw, 2, 7, num_draws=2001, batch_size=300)
+    result = audit.audit(draw, values=[2, 7], num_draws=2001)
     assert set(seen) == {300}
     assert len(seen) == 16
     assert result.num_draws == 1000
@@ -198,39 +200,42 @@ def test_memory_is_bounded(urandom):
     assert peak < 200e6
 
 
+def all_different():
+    turns = itertools.count()
+    return lambda values: np.arange(values.size) + values.size * next(turns)
+
+
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
-        (lambda: audit.audit(lambda v: v, 1, 1), "value_b"),
-        (lambda: audit.audit(lambda v: v, 1), "value_b"),
+        (lambda: audit.audit(lambda v: v, values=[1, 1]), "values"),
         (lambda: audit.audit(lambda v: v), "num_categories"),
         (lambda: audit.audit(lambda v: v, values=[3]), "values"),
         (lambda: audit.audit(lambda v: v, values=[3, 4, 3]), "values"),
-        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=1), "num_draws"),
-        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=4, claimed=math.nan), "claimed"),
-        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=4, claimed=-1.0), "claimed"),
-        (lambda: audit.audit(lambda v: None, 0, 1, num_draws=4), "draw"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], num_draws=1), "num_draws"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], num_draws=4, claimed=math.nan), "claimed"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], num_draws=4, claimed=-1.0), "claimed"),
+        (lambda: audit.audit(lambda v: None, values=[0, 1], num_draws=4), "draw"),
         (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), claimed=0.5), "claimed"),
         (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), event=np.sign), "event"),
-        (lambda: audit.audit(lambda v: v[:3], 0, 1, num_draws=20), "draw"),
-        (lambda: audit.audit(lambda v: [1, 2], 0, 1, num_draws=20), "draw"),
-        (lambda: audit.audit(lambda v: np.arange(v.size), 0, 1, batch_size=70_000), "event"),
-        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 2)), "value_b"),
+        (lambda: audit.audit(lambda v: v[:3], values=[0, 1], num_draws=20), "draw"),
+        (lambda: audit.audit(lambda v: [1, 2], values=[0, 1], num_draws=20), "draw"),
+        (lambda: audit.audit(all_different(), values=[0, 1], num_draws=300_000), "event"),
+        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 2)), "values"),
         (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 4)), "values"),
-        (lambda: audit.audit("abc", 0, 1), "draw"),
-        (lambda: audit.audit(lambda v: v, 0, 1, event="abc"), "event"),
-        (lambda: audit.audit(lambda v: v, 0, 1, num_draws="abc"), "num_draws"),
-        (lambda: audit.audit(lambda v: v, 0, 1, num_draws=1e6), "num_draws"),
-        (lambda: audit.audit(lambda v: v, 0, 1, batch_size="abc"), "batch_size"),
-        (lambda: audit.audit(lambda v: v, 0, 1, claimed="abc"), "claimed"),
-        (lambda: audit.audit(lambda v: v, 0, 1, level="abc"), "level"),
+        (lambda: audit.audit("abc", values=[0, 1]), "draw"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], event="abc"), "event"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], num_draws="abc"), "num_draws"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], num_draws=1e6), "num_draws"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], claimed="abc"), "claimed"),
+        (lambda: audit.audit(lambda v: v, values=[0, 1], level="abc"), "level"),
         (lambda: audit.audit(lambda v: v, values=5), "values"),
         (lambda: audit.audit(lambda v: v, values=[[1], [2]]), "values"),
         (lambda: audit.audit(lambda v: v, num_categories="abc"), "num_categories"),
         (lambda: audit.audit_mechanism("abc"), "mechanism"),
         (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), num_draws="abc"), "num_draws"),
         (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values="abc"), "values"),
-        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), 2), "value_b"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), values=[2]), "values"),
         (lambda: audit.draws_needed("abc", 0.9), "claimed"),
         (lambda: audit.draws_needed(1.0, 1.0), "level"),
         (lambda: audit.lower_bound((1, 0), 2, level="abc"), "level"),
@@ -301,7 +306,7 @@ def one_bit(random, values, told):
 def test_a_client_that_gives_one_value_away_is_found(leak, told, monkeypatch):
     """A pair without it proves nothing, so the pair has to be found; the first and the last value would miss it."""
     random = np.random.default_rng(1)
-    monkeypatch.setattr("rrjax.privacy.audit_events.MAX_CONTENTS", 3000)
+    monkeypatch.setattr("rrjax.privacy.audit.MAX_CONTENTS", 3000)
     result = told_apart(lambda values: leak(random, values, told))
     assert result.violated
     assert told in (result.likelier, result.other)
@@ -380,8 +385,8 @@ def test_too_few_draws_are_said_to_be_too_few(claimed, level):
         few = audit.audit(lambda values: values, num_categories=2, num_draws=fewer, claimed=claimed, level=level)
         assert few.powerless or fewer >= needed
         assert not few.violated or fewer >= needed
-    assert audit.audit(lambda values: values, 0, 1, num_draws=4).powerless
-    assert audit.audit(lambda values: values, 0, 1, num_draws=400, claimed=800.0).powerless
+    assert audit.audit(lambda values: values, values=[0, 1], num_draws=4).powerless
+    assert audit.audit(lambda values: values, values=[0, 1], num_draws=400, claimed=800.0).powerless
 
 
 def test_values_may_be_labels_and_reports_may_be_no_numbers():
@@ -389,12 +394,12 @@ def test_values_may_be_labels_and_reports_may_be_no_numbers():
         lambda values: np.where(values == "yes", np.nan, 0.0),
         lambda values: np.where((values == "yes")[:, None], [np.nan, 1], [1, np.nan]),
     ):
-        assert audit.audit(draw, "no", "yes", num_draws=400, claimed=1.0).violated
+        assert audit.audit(draw, values=["no", "yes"], num_draws=400, claimed=1.0).violated
     for draw in (
         lambda values: [value or None for value in values],
         lambda values: [{"a": int(value)} for value in values],
     ):
-        assert audit.audit(draw, 0, 1, num_draws=400, claimed=1.0).violated
+        assert audit.audit(draw, values=[0, 1], num_draws=400, claimed=1.0).violated
 
 
 @pytest.mark.long

@@ -22,12 +22,24 @@ from refusals import refused
 import rrjax
 from rrjax import secure
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms import MECHANISMS, ORDERED
+from rrjax.mechanisms import (
+    MECHANISMS,
+    ORDERED,
+    ForcedResponse,
+    Kuk,
+    Mangat,
+    NegativeQuestion,
+    UnrelatedQuestion,
+    Warner,
+)
+from rrjax.privacy.audit import audit_mechanism
 from rrjax.privacy.clients.base import below, numbers_below
-from rrjax.privacy.clients.table import CLIENTS
+from rrjax.privacy.clients.table import CLIENTS, Answers
 
 pytestmark = pytest.mark.once  # clients know nothing of JAX's precision
 every = pytest.mark.parametrize("name", MECHANISMS)
+ordered = pytest.mark.parametrize("name", ORDERED)
+every_client = pytest.mark.parametrize("name", CLIENTS)
 HASHING = [name for name in MECHANISMS if name.endswith("local-hashing")]
 
 
@@ -55,6 +67,17 @@ def laws(client):
     Of local hashing: of the bucket, given a seed; with the bucket that each value has.
     """
     size, whole = client.num_categories, 2**128
+    if client.name == "geometric":
+        return law_of_noise(client)
+    if client.name == "square-wave":
+        window, right = 2 * client.half_width + 1, Fraction(client._threshold, whole)
+        return [
+            [
+                right / window if 0 <= report - value < window else (1 - right) / (size - 1)
+                for report in range(size + window - 1)
+            ]
+            for value in range(size)
+        ]
     if client.name.endswith("encoding"):
         own, other = Fraction(client._own, whole), Fraction(client._other, whole)
         return [
@@ -78,9 +101,32 @@ def laws(client):
     ]
 
 
-@every
+def law_of_noise(client):
+    """The law of the sum of a value and geometric noise, cut at the ends."""
+    size = client.num_categories
+    tails = [Fraction(1), *(Fraction(tail, 2**128) for tail in client._tails), Fraction(0)]
+
+    def beyond(steps):
+        """P(noise ≥ steps)."""
+        return tails[steps] if steps > 0 else 1 - tails[1 - steps]
+
+    rows = []
+    for value in range(size):
+        inner = [beyond(report - value) - beyond(report - value + 1) for report in range(1, size - 1)]
+        # The ends hold all noise beyond: P(noise ≤ −v) = P(noise ≥ v) of v ≥ 1; of no steps it is 1 − t_1.
+        ends = [tails[steps] if steps else 1 - tails[1] for steps in (value, size - 1 - value)]
+        rows.append([ends[0], *inner, ends[1]])
+    return rows
+
+
 @pytest.mark.parametrize("size", [2, 3, 7])
-@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 4.0, 10.0])
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    [
+        *itertools.product([*MECHANISMS, *ORDERED], [1e-3, 0.5, 1.0, 4.0, 10.0]),
+        *((name, 30.0) for name in ORDERED),
+    ],
+)
 def test_the_epsilon_of_the_integers_is_never_more_than_asked(name, size, epsilon):
     few = {"num_buckets": 8} if name == "optimized-local-hashing" and epsilon > 4 else {}  # they are written out
     client = secure.client(name, size, epsilon, **few)
@@ -94,6 +140,9 @@ def test_the_epsilon_of_the_integers_is_never_more_than_asked(name, size, epsilo
         assert (epsilon - delivered) / epsilon < 1e-9
         stated = client.effective_epsilon
         assert mpmath.mpf(stated) <= delivered <= mpmath.mpf(math.nextafter(stated, math.inf))
+    if name in ORDERED:
+        wanted = np.asarray(ORDERED[name](**client.parameters).channel().matrix)
+        np.testing.assert_allclose(np.asarray(table, float), wanted, rtol=3e-7)
 
 
 def most_categories(name):
@@ -143,7 +192,7 @@ def test_a_low_word_decides_where_the_high_one_does_not(monkeypatch):
             assert below(np.full(3, high, np.uint64), bound).tolist() == [draw < bound] * 3
 
 
-@every
+@every_client
 def test_epsilons_that_random_bits_cannot_deliver_are_refused(name):
     for epsilon in (80.0, 800.0, math.inf):
         with refused("epsilon", value=epsilon) as caught:
@@ -161,6 +210,17 @@ def test_epsilons_that_random_bits_cannot_deliver_are_refused(name):
     for epsilon in (0, -1.0, math.nan, 1e-40, 5e-324, "1", True, None, [1.0, 2.0]):
         with refused("epsilon"):
             secure.client(name, 4, epsilon)
+
+
+@ordered
+def test_clients_of_numbers_deliver_what_is_asked(name):
+    with refused("epsilon"):  # there are too few bits for the steps between so many integers
+        secure.client("geometric", 1000, 1e-25)
+    for size in (5, 100, 1423):
+        for epsilon in (1e-9, 1e-3, 1.0, 20.0):
+            client = secure.client(name, size, epsilon)
+            assert (1 - 2**-30) * epsilon <= client.effective_epsilon <= epsilon
+            assert secure.client(name, **client.parameters).parameters == client.parameters
 
 
 def test_thresholds_that_are_none_deliver_nothing_that_is_said():
@@ -222,6 +282,16 @@ def test_given_parameters_are_taken(name, given, other, seeded):
         ("randomized-response", 4, {"subset_size": 2}, "subset_size"),
         ("hadamard-response", 4, {"field_order": 2}, "field_order"),
         ("hadamard-response", 2**31 - 1, {}, "num_categories"),
+        ("geometric", (1 << 20) + 1, {}, "num_categories"),
+        ("geometric", 4, {"half_width": 1}, "half_width"),
+        ("subset-selection", 4, {"subset_size": 4}, "subset_size"),
+        ("subset-selection", 4, {"subset_size": 0}, "subset_size"),
+        ("optimized-local-hashing", 4, {"num_buckets": 1}, "num_buckets"),
+        ("binary-local-hashing", 4, {"num_buckets": 3}, "num_buckets"),
+        ("projective-geometry-response", 4, {"field_order": 9}, "field_order"),
+        ("subset-selection", 1, {}, "num_categories"),
+        ("subset-selection", 4.0, {}, "num_categories"),
+        ("subset-selection", True, {}, "num_categories"),
     ],
 )
 def test_what_no_client_can_be_made_of(name, size, given, argument):
@@ -229,25 +299,7 @@ def test_what_no_client_can_be_made_of(name, size, given, argument):
         secure.client(name, size, 1.0, **given)
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "given"),
-    [
-        ("subset-selection", 4, {"subset_size": 4}),
-        ("subset-selection", 4, {"subset_size": 0}),
-        ("optimized-local-hashing", 4, {"num_buckets": 1}),
-        ("binary-local-hashing", 4, {"num_buckets": 3}),
-        ("projective-geometry-response", 4, {"field_order": 9}),
-        ("subset-selection", 1, {}),
-        ("subset-selection", 4.0, {}),
-        ("subset-selection", True, {}),
-    ],
-)
-def test_parameters_out_of_range_are_refused(name, size, given):
-    with pytest.raises(ValueError):  # noqa: PT011 (which says only that the parameter itself is checked)
-        secure.client(name, size, 1.0, **given)
-
-
-@every
+@every_client
 @pytest.mark.parametrize(
     "values", [[0, 5], [-1], [0.5], ["a"], [True, False], np.asarray([2**40]), np.asarray([2**63], np.uint64)]
 )
@@ -257,7 +309,7 @@ def test_values_outside_the_domain_are_refused_and_not_shown(name, values):
     assert not any(f"got {value}" in str(caught.value) for value in np.asarray(values).tolist())
 
 
-@every
+@every_client
 def test_integers_of_every_kind_are_values(name):
     client = secure.client(name, np.int64(2), np.float32(1))
     for dtype in (np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64):
@@ -298,6 +350,26 @@ def test_reports_have_the_law_of_the_channel(name, epsilon, seeded):
         assert len(numbers) == len(whole)
         check_frequencies(times[index[: len(whole)]] - 1, law[value])
         np.testing.assert_array_equal(client.supports(reports, value), there[:, value])
+
+
+@ordered
+def test_numbers_have_their_law(name, seeded):
+    client, users = secure.client(name, 5, 1.2), 40_000
+    reports = client.randomize(np.repeat(np.arange(5), users).reshape(5, -1))
+    table = np.asarray(laws(client), float)
+    mechanism = ORDERED[name](**client.parameters)
+    for value in range(5):
+        check_frequencies(np.asarray(mechanism.count(reports[value])), table[value])
+    supported = client.supports(np.arange(table.shape[1]), 2)
+    wanted = np.arange(5) == 2 if name == "geometric" else np.isclose(table[2], table[2].max())
+    np.testing.assert_array_equal(supported, wanted)
+
+
+@ordered
+def test_an_audit_of_numbers_finds_most_of_epsilon(name, seeded):
+    found = audit_mechanism(secure.client(name, 8, 1.0), num_draws=200_000)
+    assert 0.9 < found.lower <= found.claimed
+    assert not found.violated
 
 
 @pytest.mark.parametrize("name", HASHING)
@@ -348,7 +420,7 @@ def test_many_categories_are_supported_as_often_as_they_should_be(name, seeded):
 # --- Random bits -----------------------------------------------------------------------------------------------
 
 
-@every
+@every_client
 def test_draws_are_chunked_without_a_seam(name, seeded, monkeypatch):
     client = secure.client(name, 5, 1.0)
     values = np.random.default_rng(0).integers(0, 5, (10, 33))
@@ -360,7 +432,7 @@ def test_draws_are_chunked_without_a_seam(name, seeded, monkeypatch):
         np.testing.assert_array_equal(client.randomize(values), whole)
 
 
-@every
+@every_client
 def test_collections_are_not_seeded(name):
     client = secure.client(name, 50, 0.5)
     assert len({client.randomize(np.zeros(64, int)).tobytes() for _ in range(3)}) == 3
@@ -450,3 +522,47 @@ def test_no_client_needs_jax():
     assert run.returncode == 0, run.stderr
     assert len(run.stdout.splitlines()) == len(CLIENTS)
     assert "False" not in run.stdout
+
+
+# --- Survey designs --------------------------------------------------------------------------------------------
+
+DESIGNS = [
+    Warner(0.3),
+    ForcedResponse(2 / 3, [0.5, 0.5]),
+    UnrelatedQuestion(0.7, [0.2, 0.3, 0.5]),
+    Kuk(0.8, 0.2),
+    Mangat(0.7),
+    NegativeQuestion(4, 0),
+]
+
+
+def client_of(design):
+    return Answers(design.name, np.asarray(design.channel(), np.float64), {})
+
+
+@pytest.mark.usefixtures("urandom")
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
+def test_answers_have_the_law_of_the_design(design):
+    client, channel = client_of(design), np.asarray(design.channel(), np.float64)
+    for value, law in enumerate(channel):
+        counts = np.bincount(client.randomize(np.full(30_000, value)), minlength=len(law))
+        assert not counts[law == 0].any()
+        check_frequencies(counts[law > 0], law[law > 0] / law.sum())
+    delivered, claimed = client.effective_epsilon, float(design.epsilon)
+    assert delivered == claimed if math.isinf(claimed) else abs(delivered - claimed) < 1e-6 * claimed
+
+
+@pytest.mark.usefixtures("urandom")
+def test_the_epsilon_of_answers_is_exact():
+    client = Answers("x", np.array([[0.75, 0.25], [0.25, 0.75]]), {})
+    assert client.likelihood_ratio == Fraction(3)
+    assert client.effective_epsilon <= math.log(3)
+    found = audit_mechanism(client, 100_000)
+    assert not found.violated
+    assert found.lower > 1.05
+
+
+def test_matrices_that_are_no_channel():
+    for wrong in (np.ones(2), np.full((2, 3), 1 / 3), np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[2, -1], [0, 1]])):
+        with refused("channel"):
+            Answers("x", wrong, {})

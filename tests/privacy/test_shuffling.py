@@ -14,9 +14,18 @@ from scipy import stats
 
 import rrjax
 from rrjax.mechanisms import MECHANISMS, Geometric, RandomizedResponse
-from rrjax.privacy.shuffling import central_delta, central_epsilon, leaked_epsilon, local_epsilon
-from rrjax.privacy.shuffling_divergence import cells, divergence, excess, upper_tail
-from rrjax.privacy.shuffling_pairs import OVERLAPS, lower_pairs, upper_pair
+from rrjax.privacy.shuffling import (
+    OVERLAPS,
+    cells,
+    central_delta,
+    central_epsilon,
+    divergence,
+    excess,
+    local_epsilon,
+    lower_pairs,
+    upper_pair,
+    upper_tail,
+)
 
 pytestmark = pytest.mark.once  # all in float64 on the host
 
@@ -105,6 +114,7 @@ def test_bounds_enclose_the_worst_collection(name, num_categories, num_users, ep
         assert known <= central_delta(num_users, epsilon, central) * (1 + 1e-8)
         leaks = [divergence(num_users, pair, central, upper=False) for pair in lower_pairs(epsilon, mechanism)]
         assert max(leaks) > 0.3 * truth or central > 0
+        assert max(leaks) == central_delta(num_users, epsilon, central, side="lower", **options)
         assert max(leaks) <= truth * (1 + 1e-12) + 1e-15
         unknown = divergence(num_users, support_only(mechanism), central, upper=False)
         assert unknown <= truth * (1 + 1e-12) + 1e-15
@@ -217,7 +227,7 @@ def test_below_the_closed_form_and_in_order(num_users, delta):
     for epsilon in (0.01, 1.0, 4.0, 10.0):
         found = central_epsilon(num_users, epsilon, delta)
         assert found <= min(epsilon, closed_form(num_users, epsilon, delta))
-        assert leaked_epsilon(num_users, epsilon, delta) <= found
+        assert central_epsilon(num_users, epsilon, delta, side="lower") <= found
         assert before < found
         assert found <= central_epsilon(max(num_users // 2, 1), epsilon, delta)
         assert found <= central_epsilon(num_users, epsilon, delta / 10)
@@ -229,7 +239,7 @@ def test_below_the_closed_form_and_in_order(num_users, delta):
 def test_each_inverts_the_other(name):
     num_users, epsilon, options, delta = 10**6, 3.0, CASES[name], 1e-7
     central = central_epsilon(num_users, epsilon, delta, **options)
-    assert leaked_epsilon(num_users, epsilon, delta, **options) <= central < 0.3 * epsilon
+    assert central_epsilon(num_users, epsilon, delta, **options, side="lower") <= central < 0.3 * epsilon
     assert central_delta(num_users, epsilon, central, **options) <= delta
     assert central_delta(num_users, epsilon, central * (1 - 1e-5), **options) > delta
     local = local_epsilon(num_users, central, delta, **options)
@@ -241,7 +251,7 @@ def test_how_tight_the_bounds_are():
     for epsilon, num_categories in ((0.5, 10), (4.0, 1000)):
         options = {"num_categories": num_categories, "mechanism": rrjax.RandomizedResponse}
         above = central_epsilon(10**6, epsilon, 1e-8, **options)
-        assert above <= 1.003 * leaked_epsilon(10**6, epsilon, 1e-8, **options)
+        assert above <= 1.003 * central_epsilon(10**6, epsilon, 1e-8, **options, side="lower")
         assert above < 0.7 * central_epsilon(10**6, epsilon, 1e-8)
 
 
@@ -251,7 +261,7 @@ def test_a_mechanism_that_is_not_known_is_any_randomizer():
 
     options = {"num_categories": 5, "mechanism": Unnamed}
     assert central_epsilon(10_000, 1.0, 1e-6, **options) == central_epsilon(10_000, 1.0, 1e-6)
-    assert 0 < leaked_epsilon(10_000, 1.0, 1e-6, **options) < central_epsilon(10_000, 1.0, 1e-6)
+    assert 0 < central_epsilon(10_000, 1.0, 1e-6, **options, side="lower") < central_epsilon(10_000, 1.0, 1e-6)
     options["mechanism"] = Geometric  # which has no name
     assert central_epsilon(10_000, 1.0, 1e-6, **options) == central_epsilon(10_000, 1.0, 1e-6)
 
@@ -292,7 +302,7 @@ def test_bounds_of_few_who_hardly_randomize_enclose_the_truth(num_categories, ep
 
 @pytest.mark.parametrize(("num_users", "epsilon", "delta"), [(1, 38.0, 1e-6), (5, 50.0, 0.99), (10**9, 100.0, 1e-30)])
 def test_what_leaks_where_hardly_anything_is_randomized(num_users, epsilon, delta):
-    leaked, promised = (of(num_users, epsilon, delta) for of in (leaked_epsilon, central_epsilon))
+    leaked, promised = (central_epsilon(num_users, epsilon, delta, side=side) for side in ("lower", "upper"))
     assert 0.85 * epsilon < leaked <= promised <= epsilon
 
 
@@ -318,13 +328,14 @@ def test_extremes_have_answers():
         (lambda: central_epsilon("abc", 1.0, 1e-6), "num_users"),
         (lambda: central_epsilon(10, "abc", 1e-6), "epsilon"),
         (lambda: central_epsilon(10, 1.0, None), "delta"),
+        (lambda: central_epsilon(10, 1.0, 1e-6, side="least"), "side"),
         (lambda: central_delta(10, 1.0, [0.5, 0.6]), "central_epsilon"),
         (lambda: central_epsilon(10, 1.0, 1e-6, num_categories=5, mechanism="abc"), "mechanism"),
         (lambda: central_epsilon(10, 0.0, 1e-6), "epsilon"),
         (lambda: central_epsilon(10, math.nan, 1e-6), "epsilon"),
-        (lambda: leaked_epsilon(10, 101.0, 1e-6), "epsilon"),
+        (lambda: central_epsilon(10, 101.0, 1e-6, side="lower"), "epsilon"),
         (lambda: central_epsilon(10, 1.0, 0.0), "delta"),
-        (lambda: leaked_epsilon(10, 1.0, 1.0), "delta"),
+        (lambda: central_epsilon(10, 1.0, 1.0, side="lower"), "delta"),
         (lambda: central_delta(10, 1.0, -0.1), "central_epsilon"),
         (lambda: local_epsilon(10, 0.0, 1e-6), "central_epsilon"),
         (lambda: local_epsilon(10, 1.0, 2.0), "delta"),
@@ -338,7 +349,7 @@ def test_extremes_have_answers():
             "mechanism",
         ),
         (
-            lambda: leaked_epsilon(10, 1.0, 1e-6, num_categories=5, mechanism=Geometric),
+            lambda: central_epsilon(10, 1.0, 1e-6, num_categories=5, mechanism=Geometric, side="lower"),
             "mechanism",
         ),
     ],

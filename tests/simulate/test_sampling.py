@@ -24,10 +24,24 @@ from laws import (
 from rrjax.numerics.special import deviance, stirling_error, stirling_error_of_whole
 from rrjax.numerics.threefry import scaled_word, threefry
 from rrjax.simulate.sampling import Stream, binomial, multinomial, poisson
-from rrjax.simulate.sampling.fixed_sum import FEW_CATEGORIES, edges, find_cells, multinomial_in_rounds
-from rrjax.simulate.sampling.halving import multinomial_by_halving
-from rrjax.simulate.sampling.independent import EIGHTHS, ONES, SIXTEENS, _binomial_by_inversion, alias_tables
-from rrjax.simulate.sampling.streams import ROUNDS, TERMS, count_tails, unit
+from rrjax.simulate.sampling.fixed_sum import (
+    FEW_CATEGORIES,
+    edges,
+    find_cells,
+    multinomial_by_halving,
+    multinomial_in_rounds,
+)
+from rrjax.simulate.sampling.streams import (
+    EIGHTHS,
+    ONES,
+    ROUNDS,
+    SIXTEENS,
+    TERMS,
+    _binomial_by_inversion,
+    alias_tables,
+    count_tails,
+    unit,
+)
 
 DRAWS = 1 << 17
 LARGEST = 2**31 - 1

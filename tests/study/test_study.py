@@ -21,7 +21,7 @@ from refusals import refused
 import rrjax
 from rrjax.study import Study, StudyError
 from rrjax.study.checkpoint import Checkpoint, Part
-from rrjax.study.identity import identity_of
+from rrjax.study.functions import identity_of
 
 xr = pytest.importorskip("xarray")
 

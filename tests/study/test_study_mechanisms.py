@@ -25,9 +25,9 @@ from rrjax.figures.curves import real_data
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
 from rrjax.numerics.pytrees import register
 from rrjax.study import Study, StudyError, drawings, ranking, ranking_rows, read_study
+from rrjax.study.arguments import Configuration
 from rrjax.study.checkpoint import name_of_group
-from rrjax.study.functions import build_mechanism, check_functions, known_epsilon
-from rrjax.study.identity import Configuration, identity_of
+from rrjax.study.functions import build_mechanism, check_functions, identity_of, known_epsilon
 
 pytest.importorskip("xarray")
 
@@ -337,9 +337,9 @@ def test_other_truths_have_their_error_too(truth):
 @pytest.mark.once
 def test_every_estimator_that_a_tally_is_enough_for():
     names = [name for name, entry in rrjax.catalogue.ESTIMATORS.items() if entry.needs == "tally"]
-    assert {"cv_threshold", "empirical_bayes", "ordered_bayes", "power_ns"} <= set(names)
+    assert {"empirical_bayes", "ordered_bayes", "power_ns"} <= set(names)
     check_functions(study([UNARY, "randomized-response"], estimators=names), 6)
-    mine = study("randomized-response", estimators=["inv_p", "cv_threshold"], epsilon=1.0)
+    mine = study("randomized-response", estimators=["inv_p", "base_pos"], epsilon=1.0)
     result = mine.run(keep_seeds=True)
     assert np.isfinite(result.mse).all()
     truth, tally = mine.collection(mine.configurations()[0], 1)

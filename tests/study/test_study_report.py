@@ -25,8 +25,7 @@ from rrjax.figures import files
 from rrjax.study import Study, drawings
 from rrjax.study.arguments import Progress
 from rrjax.study.checkpoint import computing_time
-from rrjax.study.rankings import ranking, ranking_note, ranking_rows
-from rrjax.study.report import write_report
+from rrjax.study.report import ranking, ranking_note, ranking_rows, write_report
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -36,7 +35,7 @@ EPS = float(np.finfo(np.float32).eps)
 def compared(values, precision="float32", metric="mse", error=0.0):
     """A dataset of values [estimators, configurations], with paired differences of this standard error."""
     values = np.asarray(values, float)
-    names = ["mle_star", "inv_n", "cv_threshold"][: len(values)]
+    names = ["mle_star", "inv_n", "empirical_bayes"][: len(values)]
     pair = values[:, None] - values[None]
     return xr.Dataset(
         {
@@ -101,7 +100,7 @@ def test_ties_are_said():
         "In 2 of 3 configurations the best share the win: no further apart than float32 rounds."
     )
     rows = {row["estimator"]: (row["best"], row["shared"]) for row in ranking_rows(ranked)}
-    assert rows == {"MLE*": ("2 of 3", "2"), "InvN": ("3 of 3", "2"), "CV threshold": ("0 of 3", "0")}
+    assert rows == {"MLE*": ("2 of 3", "2"), "InvN": ("3 of 3", "2"), "Emp. Bayes": ("0 of 3", "0")}
     apart = ranking(compared([[1.0, 2.0], [2.0, 1.0]]))
     assert ranking_note(apart) == ""
     assert "shared" not in ranking_rows(apart)[0]
@@ -135,7 +134,7 @@ def test_a_report_tells_settings_in_words(tmp_path):
     page = write_report(tmp_path / "r.html", title="x", summary={}, datasets={"one": dataset, "two": given}).read_text()
     text = text_of(page)
     for row in (
-        "estimators | InvN, MLE*, mine, CV threshold, InvP",
+        "estimators | InvN, MLE*, mine, Emp. Bayes, InvP",
         "names of one's own | mine (own.mine#5cb0a9dd4e3b)",
         "users N | 100; 10,000; 1,000,000",
         "estimates are compared with | the histogram of the users drawn, who vary from seed to seed",

@@ -19,15 +19,14 @@ from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
-from rrjax.mechanisms.longitudinal.histories import Loss
 from rrjax.mechanisms.longitudinal.protocol import (
     Protocol,
     check_rounds,
+    drawn_bits,
     for_each_user,
     kinds,
     mixture_of_rows,
 )
-from rrjax.mechanisms.longitudinal.unary import drawn_bits
 from rrjax.mechanisms.mechanism import LogRows, PureMechanism, log_gain, numbers_if
 from rrjax.mechanisms.unary import SymmetricUnaryEncoding
 from rrjax.numerics.pytrees import register
@@ -40,9 +39,8 @@ class BitFlipping(PureMechanism):
     """One round of d-bit flipping: one bit for each of d random categories, by symmetric unary encoding.
 
     A report supports the categories whose bits are set. Reports are int8, a last axis of K: 0 or 1, and −1 for
-    categories outside the d; all 2, which is no report, for a value outside the domain under tracing. `debias` is the
-    published estimator, K/d times the vectors of the d bits and zero elsewhere. Its error is down to half that of `inv`
-    of the tally, which does not use the number of users with a bit for a category.
+    categories outside the d; under tracing, all 2 for a value outside the domain. `debias` is the published estimator,
+    K/d times the vectors of the d bits and zero elsewhere. Its error is down to half that of `inv` of the tally.
     """
 
     name: ClassVar[str] = "bit-flipping"
@@ -53,22 +51,26 @@ class BitFlipping(PureMechanism):
         return Rates(share, 1 + (e1 + 1) * (1 - share), share * e1)
 
     @property
+    def encoding(self) -> SymmetricUnaryEncoding:
+        """The encoding that draws the bits."""
+        return SymmetricUnaryEncoding(self.num_categories, self.epsilon)
+
+    @property
     def bits(self) -> float:
-        return self.num_bits * (1 + float(np.log2(self.num_categories)))
+        return self.num_bits * (1 + math.log2(self.num_categories))
 
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s K"]:
-        check_key(key)  # a function of the key and of the position of the own category among the d
+        check_key(key)
         return _randomize(self, key, as_values(values, self.num_categories, "values"))
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         return self.checked(reports) == 1
 
-    def is_report(self, reports: Array) -> Bool[Array, "*s"]:
-        bits = jnp.sum(reports >= 0, axis=-1, dtype=jnp.int32)
-        return jnp.all((reports >= -1) & (reports <= 1), axis=-1) & (bits == self.num_bits)
+    def is_report(self, reports: Any) -> Any:
+        return ((reports >= -1) & (reports <= 1)).all(axis=-1) & ((reports >= 0).sum(axis=-1) == self.num_bits)
 
     def log_probability(self, reports: Array) -> Float[Array, "*s"]:
-        log_p, _, log_q, log_not_q = SymmetricUnaryEncoding(self.num_categories, self.epsilon).log_rates
+        log_p, _, log_q, log_not_q = self.encoding.log_rates
         others = jnp.maximum(jnp.sum(reports == 1, axis=-1, dtype=jnp.int32) - 1, 0).astype(log_p.dtype)
         choices = math.lgamma(self.num_categories + 1) - math.lgamma(self.num_bits + 1)
         choices -= math.lgamma(self.num_categories - self.num_bits + 1)
@@ -85,8 +87,7 @@ class BitFlipping(PureMechanism):
         return rows.where(sound, jnp.nan)
 
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
-        rates = SymmetricUnaryEncoding(self.num_categories, self.epsilon).rates
-        scale = self.num_categories / self.num_bits
+        rates, scale = self.encoding.rates, self.num_categories / self.num_bits
         sound, reports = jnp.asarray(self._sound(reports)), self.checked(reports)
         bits = jnp.where(reports == 1, 1 + rates.never / rates.truth, -rates.always / rates.truth)
         return jnp.where(sound[..., None], jnp.where(reports < 0, 0, scale * bits), jnp.nan)
@@ -97,14 +98,10 @@ class BitFlipping(PureMechanism):
         half = expm1_epsilon(as_scalar(self.epsilon, float_dtype()) / 2)
         # e^{ε/2}, e^{−ε/2} and 1 for set, unset and absent bits, minus the one of unset bits, and divided by it.
         lift = jnp.where(rows == 1, half * (half + 2), jnp.where(rows == 0, 0, half))
-        return mixture_of_rows(numbers, jnp.ones(rows.shape[0], half.dtype), lift)
+        return mixture_of_rows(numbers, 1.0, lift)
 
     def checked(self, reports: ArrayLike) -> Int[Array, "*s K"]:
-        """The reports as an array.
-
-        Raises:
-            ValueError: Another shape or dtype, or (not under tracing) other numbers, or other than d bits.
-        """
+        """The reports as an array; `ValueError` for another shape or dtype or (not under tracing) what is no report."""
         reports = reports if isinstance(reports, jax.Array) else np.asarray(reports)
         if reports.ndim < 2 or reports.shape[-1] != self.num_categories or reports.dtype.kind != "i":
             raise ArgumentError(
@@ -112,16 +109,11 @@ class BitFlipping(PureMechanism):
                 f"{reports.dtype.name} of shape {tuple(reports.shape)}",
                 argument="reports",
             )
-        if not isinstance(reports, Tracer) and reports.size:
-            known = np.asarray(reports)
-            if known.min() < -1 or known.max() > 1:
-                raise ArgumentError(
-                    f"reports must be −1, 0 or 1, got values from {known.min()} to {known.max()}", argument="reports"
-                )
-            if ((known >= 0).sum(-1) != self.num_bits).any():
-                raise ArgumentError(
-                    f"each report must have {self.num_bits} bits, and −1 for the other categories", argument="reports"
-                )
+        if not isinstance(reports, Tracer) and not np.all(self.is_report(np.asarray(reports))):
+            raise ArgumentError(
+                f"each report must have {self.num_bits} bits, 0 or 1, and −1 for the other categories",
+                argument="reports",
+            )
         return jnp.asarray(reports)
 
 
@@ -133,9 +125,9 @@ class LongitudinalBitFlipping(Protocol):
     A user draws d of the K categories once. The memo is a bit for each of them by symmetric unary encoding at ε∞, and
     every report is the memo: ε₁ = ε∞. Reports are int8 with a last axis of K, −1 for categories outside the d. All
     values outside the d share one memo. Two histories differ by at most min(d + 1, K)·ε∞ if their memos have the same
-    pattern (`Protocol`). Histories with different patterns have no bound: reports show at once a change to another memo
-    and a return to an old one. Values can have the same pattern while their memos do not: for example (0, 1) and (0,
-    2), for a user whose only bit is for category 2. `history_loss` is the exact loss of any two histories.
+    pattern (`Protocol`). Others have no bound: reports show at once a change to another memo and a return to an old
+    one. Values can have the same pattern while their memos do not: for example (0, 1) and (0, 2), for a user whose only
+    bit is for category 2.
 
     Args:
         num_categories: K, an integer, at least 2; bucket numeric values first.
@@ -181,19 +173,15 @@ class LongitudinalBitFlipping(Protocol):
         as_integer(num_reports, "num_reports", 1)
         return as_scalar(self.epsilon, float_dtype())
 
-    def _loss(self, history, other):
-        values, places = np.unique(np.concatenate([history, other]), return_inverse=True)
-        one, two = np.split(places, 2)
+    def _loss(self, history, other, num_values):
         # Every choice of values with a bit; the rest of the d are other categories.
-        fewest = max(0, self.num_bits - (self.num_categories - values.size))
+        fewest = max(0, self.num_bits - (self.num_categories - num_values))
         chosen = (
-            np.isin(np.arange(values.size), asked)
-            for size in range(fewest, min(self.num_bits, values.size) + 1)
-            for asked in itertools.combinations(range(values.size), size)
+            np.isin(np.arange(num_values), asked)
+            for size in range(fewest, min(self.num_bits, num_values) + 1)
+            for asked in itertools.combinations(range(num_values), size)
         )
-        largest = max(_units_apart(asked, one, two) for asked in chosen)
-        loss = largest * float(np.asarray(self.epsilon)) / 2
-        return Loss(loss, loss)
+        return max(_units_apart(asked, history, other) for asked in chosen) * float(np.asarray(self.epsilon)) / 2
 
     def memoize(self, key: Array, values: ArrayLike) -> Int[Array, "*s K"]:
         return self.single_round.randomize(key, values)
@@ -204,7 +192,7 @@ class LongitudinalBitFlipping(Protocol):
 
     def mixture(self, reports: ArrayLike) -> Mixture:
         reports = self.single_round.checked(reports)
-        check_rounds(reports, f"[N, T, {self.num_categories}]", 3)
+        check_rounds(reports, f"[N, T, {self.num_categories}]")
         if isinstance(reports, Tracer):
             alike = jnp.all(reports == reports[:, :1], axis=(1, 2))
             return self.single_round.mixture(jnp.where(alike[:, None], reports[:, 0], -1))  # −1 everywhere is no report
@@ -228,8 +216,7 @@ def _units_apart(asked, history, other):
 
 @jax.jit
 def _randomize(mechanism, key, values):
-    rates = SymmetricUnaryEncoding(mechanism.num_categories, mechanism.epsilon).rates
-    size = mechanism.num_categories
+    rates, size = mechanism.encoding.rates, mechanism.num_categories
 
     def answer(key, value):
         of_categories, of_memos = jax.random.split(key)
@@ -240,4 +227,4 @@ def _randomize(mechanism, key, values):
         inside = (value >= 0) & (value < size)
         return jnp.where(inside, jnp.full(size, -1, jnp.int8).at[asked].set(bits.astype(jnp.int8)), jnp.int8(2))
 
-    return for_each_user(answer, key, (values.ravel(),), size).reshape(*values.shape, size)
+    return for_each_user(answer, key, (values.ravel(),)).reshape(*values.shape, size)

@@ -4,6 +4,8 @@ A history is the value of one user in each round. Every report is made from a me
 dependent. Rounds that share a memo in one of the two histories form a group. Groups are independent, so their losses
 add up. Within a group only the counts of the answers matter, for each set of rounds whose two memos are the same (a
 cell). The outputs enumerated are these counts.
+
+A loss is two numbers: the largest log-ratio of the probabilities of one output, in both directions.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,52 +25,16 @@ MOST_OUTPUTS = 1 << 20
 """Largest number of enumerated outputs of one group of rounds: some seconds, and some hundred MiB."""
 
 
-class Loss(NamedTuple):
-    """The largest log-ratio of the probabilities of one output, in both directions; independent losses add up."""
-
-    forward: float
-    backward: float
-
-    @property
-    def either(self) -> float:
-        """The larger of the two directions."""
-        return max(self)
-
-
-class Logs(NamedTuple):
-    """The logarithms of p, 1 − p, q and 1 − q."""
-
-    p: float
-    not_p: float
-    q: float
-    not_q: float
-
-    @classmethod
-    def of(cls, rates: Rates) -> Logs:
-        """The logarithms of rates, in double precision.
-
-        Raises:
-            ArgumentError: Rates that are not numbers, or the largest of their dtype.
-        """
-        weights = np.stack([np.asarray(weight) for weight in rates])
-        # An e^ε beyond the dtype was replaced by its largest number.
-        if not np.max(weights) < np.finfo(weights.dtype).max / 16:
-            raise ArgumentError.about(
-                "epsilon", f"must be one whose exponential is a number in {weights.dtype}, and first_epsilon below it"
-            )
-        always, never, truth = weights.astype(float).tolist()
-        parts = (always + truth, never, always, never + truth)
-        return cls(*(math.log(part) - math.log(always + never + truth) if part > 0 else -math.inf for part in parts))
-
-
-def checked(history: ArrayLike, other: ArrayLike, num_categories: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both histories as arrays `[T]`.
+def numbered(
+    history: ArrayLike, other: ArrayLike, num_categories: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Both histories as arrays `[T]` of the places of their values in the third array, which has each value once.
 
     Raises:
         ArgumentError: They are not integers in 0 … K − 1, or not of one length.
     """
-    histories = np.asarray(history), np.asarray(other)
-    for values, name in zip(histories, ("history", "other"), strict=True):
+    both = np.asarray(history), np.asarray(other)
+    for values, name in zip(both, ("history", "other"), strict=True):
         if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iu":
             raise ArgumentError(
                 f"{name} must be integers of shape [T], the value in each of T rounds; got {values.dtype} of shape "
@@ -77,50 +43,53 @@ def checked(history: ArrayLike, other: ArrayLike, num_categories: int) -> tuple[
             )
         if values.min() < 0 or values.max() >= num_categories:
             raise ArgumentError(f"{name} must have values from 0 to {num_categories - 1}", argument=name)
-    if histories[0].size != histories[1].size:
+    if both[0].size != both[1].size:
         raise ArgumentError(
-            f"both histories must have one value a round, got {histories[0].size} and {histories[1].size} rounds",
+            f"both histories must have one value a round, got {both[0].size} and {both[1].size} rounds",
             argument="other",
         )
-    return histories
+    values, places = np.unique(np.concatenate([each.astype(np.int64) for each in both]), return_inverse=True)
+    return places[: both[0].size], places[both[0].size :], values
 
 
 def loss_of_bits(
     history: NDArray[Any], other: NDArray[Any], permanent: Rates, instantaneous: Rates, held: NDArray[np.bool_]
-) -> Loss:
-    """The loss for a memo and reports of independent bits; `held` has the bits that each value sets."""
-    first, second = Logs.of(permanent), Logs.of(instantaneous)
-    again = np.array([[second.not_q, second.q], [second.not_p, second.p]])
-    used = np.unique(np.concatenate([history, other]))
+) -> NDArray[Any]:
+    """The loss for a memo and reports of independent bits; `held`, `[V, M]`, has the bits that each value sets."""
+    first, again = _logs(permanent), _logs(instantaneous)
     # Bits that are set by the same values have the same loss.
-    kinds, times = np.unique(held[used], axis=1, return_counts=True)
-    forward = backward = 0.0
-    for column, number in zip(kinds.T, times.tolist(), strict=True):
-        memos = {
-            int(value): np.array([first.not_p, first.p] if own else [first.not_q, first.q])
-            for value, own in zip(used, column, strict=True)
-        }
-        loss = _summed_loss(history, other, memos, again)
-        forward, backward = forward + number * loss.forward, backward + number * loss.backward
-    return Loss(forward, backward)
+    columns, times = np.unique(held, axis=1, return_counts=True)
+    return times @ [_summed_loss(history, other, first[column.astype(int)], again) for column in columns.T]
 
 
 def loss_of_answers(
     history: NDArray[Any], other: NDArray[Any], permanent: Rates, instantaneous: Rates, num_answers: int
-) -> Loss:
+) -> NDArray[Any]:
     """The loss for a memo and reports that are one of g answers, both by randomized response."""
-    first, second = Logs.of(permanent), Logs.of(instantaneous)
+    first, second = _logs(permanent)[:, 1], _logs(instantaneous)[:, 1]
     # Answers that are in no history are interchangeable. T rounds can report T of them; the others stay unreported.
-    used = np.unique(np.concatenate([history, other]))
-    size = min(num_answers, used.size + history.size)
-    again = np.where(np.eye(size, dtype=bool), second.p, second.q)
-    memos = {int(answer): np.where(np.arange(size) == place, first.p, first.q) for place, answer in enumerate(used)}
+    used = 1 + int(max(history.max(), other.max()))
+    size = min(num_answers, used + history.size)
+    alike = np.eye(size, dtype=int)
+    memos, again = first[alike[:used]], second[alike]
     if num_answers > size:
-        again = np.concatenate([again, np.full((1, size), second.q)])
-        unreported = first.q + math.log(num_answers - size)
-        memos = {answer: np.append(logs, unreported) for answer, logs in memos.items()}
-    places = {int(answer): place for place, answer in enumerate(used)}
-    return _summed_loss(history, other, memos, again, places)
+        memos = np.pad(memos, ((0, 0), (0, 1)), constant_values=first[0] + math.log(num_answers - size))
+        again = np.pad(again, ((0, 1), (0, 0)), constant_values=second[0])
+    return _summed_loss(history, other, memos, again, used)
+
+
+def _logs(rates: Rates) -> NDArray[Any]:
+    """The logarithms [[1 − q, q], [1 − p, p]], in double precision."""
+    weights = np.stack([np.asarray(weight) for weight in rates])
+    # An e^ε beyond the dtype was replaced by its largest number.
+    if not np.max(weights) < np.finfo(weights.dtype).max / 16:
+        raise ArgumentError.about(
+            "epsilon", f"must be one whose exponential is a number in {weights.dtype}, and first_epsilon below it"
+        )
+    always, never, truth = weights.astype(float)
+    with np.errstate(divide="ignore"):  # of an impossible answer
+        parts = np.log([[never + truth, always], [never, always + truth]])
+    return parts - math.log(always + never + truth)
 
 
 def groupings(number: int, most: int) -> Iterator[list[int]]:
@@ -136,44 +105,35 @@ def groupings(number: int, most: int) -> Iterator[list[int]]:
     return extended([])
 
 
-def _summed_loss(
-    history: NDArray[Any],
-    other: NDArray[Any],
-    memos: dict[int, NDArray[Any]],
-    again: NDArray[Any],
-    places: dict[int, int] | None = None,
-) -> Loss:
-    """The loss of all rounds, summed over the groups."""
+def _summed_loss(history, other, memos, again, num_answers=0):
+    """The loss of all rounds, summed over the groups.
+
+    `memos` `[V, Z]` has the logarithms of the probabilities of the memo of each value, `again` `[Z, Y]` those of the
+    reports from each memo. Of answers, the first `num_answers` memos and reports are those of the values.
+    """
     pairs, times = np.unique(np.stack([history, other]), axis=1, return_counts=True)
-    cells = [(int(one), int(two), int(number)) for one, two, number in zip(*pairs, times, strict=True)]
-    losses = [_of_group(group, memos, again, places) for group in _groups(cells)]
-    return Loss(math.fsum(loss.forward for loss in losses), math.fsum(loss.backward for loss in losses))
-
-
-def _groups(cells):
-    """The cells, merged where they share a memo."""
     groups: list[list[tuple[int, int, int]]] = []
-    for cell in cells:
+    for cell in zip(*pairs.tolist(), times.tolist(), strict=True):  # they are merged where they share a memo
         touching = [group for group in groups if any(cell[0] == each[0] or cell[1] == each[1] for each in group)]
         groups = [group for group in groups if group not in touching]
         groups.append([*itertools.chain(*touching), cell])
-    return groups
+    return np.sum([_loss_of_group(group, memos, again, num_answers) for group in groups], axis=0)
 
 
-def _of_group(cells, memos, again, places):
+def _loss_of_group(cells, memos, again, num_answers):
     if len(cells) == 1 and cells[0][0] == cells[0][1]:
-        return Loss(0.0, 0.0)
+        return np.zeros(2)
     num_reports = again.shape[1]
-    if len(cells) == 1 and places is not None:
+    if len(cells) == 1 and num_answers:
         # The ratio is extreme if all reports name one memo, or all name the other.
         one, two, number = cells[0]
-        given = [number * np.eye(num_reports)[[places[one], places[two]]]]
+        given = [number * np.eye(num_reports)[[one, two]]]
     else:
-        given = _outputs([number for *_, number in cells], num_reports, len(places or again))
+        given = _outputs([number for *_, number in cells], num_reports, num_answers or num_reports)
     chosen = [counts @ again.T for counts in given]
     with np.errstate(divide="ignore", invalid="ignore"):  # impossible outputs
         apart = _log_law(cells, chosen, memos, 0) - _log_law(cells, chosen, memos, 1)
-    return Loss(float(np.nanmax(apart)), float(np.nanmax(-apart)))
+    return np.array([np.nanmax(apart), np.nanmax(-apart)])
 
 
 def _outputs(numbers: Sequence[int], num_reports: int, known: int) -> list[NDArray[np.int64]]:
@@ -198,7 +158,7 @@ def _outputs(numbers: Sequence[int], num_reports: int, known: int) -> list[NDArr
     return [codes // place % radix for place, radix in units]
 
 
-def _log_law(cells: Sequence[tuple[int, int, int]], chosen, memos, which):
+def _log_law(cells, chosen, memos, which):
     """The log-probability of outputs under one of the two histories, summed over the states of each memo."""
     law = 0.0
     for memo in {cell[which] for cell in cells}:

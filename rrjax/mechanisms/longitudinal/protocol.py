@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -29,20 +30,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_scalar, as_true_counts, check_key, float_dtype, int_dtype
+from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, float_dtype, int_dtype
 from rrjax.data.categories import as_integer, check_epsilon, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
-from rrjax.mechanisms.longitudinal import collected, histories
-from rrjax.mechanisms.mechanism import CELLS, PureMechanism
+from rrjax.mechanisms.draws import below, gathered, rounded_down, rounded_up
+from rrjax.mechanisms.longitudinal import histories
+from rrjax.mechanisms.mechanism import CELLS, PureMechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.sharding import aligned, refuse_spread, together
 from rrjax.numerics.sums import expm1_epsilon
+
+MOST_REPORTS = 2**31 - 1
+"""Largest number of reports of all rounds together, N·T."""
+
 
 _NUMBERS = (int, float, np.number)
 """Types of parameters that are certainly not traced."""
@@ -164,12 +170,12 @@ class Protocol(abc.ABC):
             >>> f"{protocol.history_loss([0, 1, 0], [0, 1, 2]):.2f}"  # the value comes back, or does not
             '0.77'
         """
-        one, two = histories.checked(history, other, self.num_categories)
-        return self._loss(np.asarray(one, np.int64), np.asarray(two, np.int64)).either
+        one, two, values = histories.numbered(history, other, self.num_categories)
+        return float(np.max(self._loss(one, two, values.size)))
 
     @abc.abstractmethod
-    def _loss(self, history: np.ndarray, other: np.ndarray) -> histories.Loss:
-        """The loss of two histories `[T]`."""
+    def _loss(self, history: np.ndarray, other: np.ndarray, num_values: int) -> Any:
+        """The losses of two histories `[T]`, whose values are numbered from 0 to `num_values` − 1."""
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         """As `PureMechanism.supports` of `single_round`."""
@@ -195,8 +201,7 @@ class Protocol(abc.ABC):
         """Draws the tally of T rounds of the same users, whose values do not change, by its exact law.
 
         `inv` of it is unbiased. Reports of one user in two rounds depend on each other, so that every estimate has a
-        larger error than from N·T users. Estimators that weigh the noise, such as `empirical_bayes`, take the reports
-        as those of N·T users, and the noise as smaller than it is.
+        larger error than from N·T users, for which `empirical_bayes` and others take them.
 
         Args:
             key: A typed key, `jax.random.key(seed)`.
@@ -219,19 +224,46 @@ class Protocol(abc.ABC):
         """
         check_key(key)
         true_counts = as_true_counts(true_counts, self.num_categories)
-        number = as_integer(num_rounds, "num_rounds", 1, collected.MOST_REPORTS)
+        number = as_integer(num_rounds, "num_rounds", 1, MOST_REPORTS)
         if not isinstance(true_counts, Tracer) and np.asarray(true_counts).sum(dtype=np.float64) * number >= 2**31:
             raise ArgumentError("true_counts times num_rounds must be below 2³¹", argument="num_rounds", value=number)
         return Tally(*self._collect(key, true_counts, number), rates=self.single_round.rates)
 
     def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
-        """The support counts of all rounds, and the number of reports."""
-        return collected.of_users(self, key, true_counts, num_rounds)
+        """Support counts of all rounds, and the number of reports, of simulated users; −1 if they cannot be drawn."""
+        return _collect(self, key, true_counts, num_rounds)
+
+
+@jax.jit
+def _collect(protocol, key, true_counts, num_rounds):
+    single, size = protocol.single_round, protocol.num_categories
+    key, true_counts = refuse_spread((key, true_counts), f"{type(protocol).__name__}.collect")
+
+    def add(total, key, values, exists):
+        of_memo, of_rounds = jax.random.split(key)
+        memo = protocol.memoize(of_memo, values)
+
+        def add_round(number, total):
+            supported = single.supports(protocol.report(jax.random.fold_in(of_rounds, number), memo))
+            return total + jnp.sum(supported & exists[:, None], axis=0, dtype=total.dtype)
+
+        return lax.fori_loop(0, num_rounds, add_round, total)
+
+    users = max(1, min(1 << 12, CELLS // size))
+    support, number, usable = gathered(add, key, true_counts, users, jnp.zeros(size, jnp.int32))
+    usable = usable & can_be_drawn(support, number, num_rounds) & (single.rates.truth > 0)
+    return jnp.where(usable, support, -1), jnp.where(usable, number * num_rounds, -1)
 
 
 @dataclasses.dataclass(frozen=True)
 class TwoStages(Protocol):
-    """A protocol with two randomizations: ε₁ for one report is below ε∞ for all reports."""
+    """A protocol of two mechanisms in a row: the memo is made at ε∞, and each report randomizes it, with ε₁ < ε∞.
+
+    The memo supports the user's category with probability p1 and any other one with q1; a report supports what the memo
+    supports with p2, and anything else with q2. Given all reports of a user, let w_i be the probability that the memo
+    supports category i, for a user who does not hold it. The likelihood of the user is 1 + (e^ε∞ − 1)·Σ_i w_i·θ_i, up
+    to a factor.
+    """
 
     first_epsilon: ArrayLike
 
@@ -252,8 +284,13 @@ class TwoStages(Protocol):
 
     @property
     @abc.abstractmethod
+    def memo_mechanism(self) -> PureMechanism:
+        """The mechanism at ε∞ that makes the memo of a category or, with local hashing, of its bucket."""
+
+    @property
     def permanent(self) -> Rates:
         """The first randomization: p1 and q1."""
+        return self.memo_mechanism.rates
 
     @property
     @abc.abstractmethod
@@ -267,6 +304,40 @@ class TwoStages(Protocol):
             return self.first_epsilon
         first, last = (as_scalar(each, float_dtype()) for each in (self.first_epsilon, self.epsilon))
         return jnp.where(first < last, first, jnp.nan)
+
+    def memoize(self, key: Array, values: ArrayLike) -> Shaped[Array, "*s"]:
+        check_key(key)
+        return _memoize(self, key, as_values(values, self.num_categories, "values"))
+
+    def own_memo(self, key: Array, value: Int[Array, ""]) -> Array:
+        """The memo of a user with this secret for one value; always the same."""
+        return self.memo_mechanism.randomize(jax.random.fold_in(key, value.astype(jnp.uint32)), value)
+
+    def _mixture(self, seen: Int[Array, "N M"], sound: Bool[ArrayLike, "*s"], num_reports: int) -> Mixture:
+        """The likelihood, by what it depends on of each user's reports, and by whether these are sound."""
+        rows, numbers = kinds(seen)
+        return _likelihood(self, rows, numbers_if(sound, numbers), num_reports)
+
+    @abc.abstractmethod
+    def memo_supports(self, seen: Int[Array, "U M"], num_reports: int) -> tuple[Float[Array, "U K"], ArrayLike]:
+        """The probability w_i that the memo supports each category, for a user who does not hold it: a ratio."""
+
+    def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
+        # Given the memos, the reports are independent: T rounds are one round of T users with each memo. O(K).
+        of_memos, of_reports = jax.random.split(key)
+        memos = self.memo_mechanism.collect(of_memos, true_counts)
+        usable = can_be_drawn(memos.support, memos.num_users, num_rounds) & (self.instantaneous.truth > 0)
+        held, number = (
+            jnp.where(usable, each, 0).astype(jnp.int32) * num_rounds for each in (memos.support, memos.num_users)
+        )
+        support = self._support_again(of_reports, held, number, usable)
+        return jnp.where(usable, support, -1), jnp.where(usable, number, -1)
+
+    @abc.abstractmethod
+    def _support_again(
+        self, key: Array, held: Int[Array, " K"], number: Int[Array, ""], usable: Bool[Array, ""]
+    ) -> Int[Array, " K"]:
+        """Draws the support counts of reports of so many memos, of which `held` support each category."""
 
 
 def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -> Float[Array, ""]:
@@ -283,19 +354,54 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
     return expm1_first * (1 + jnp.asarray(size, dtype) / expm1_last) / apart
 
 
-def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...], cells: int) -> Any:
-    """Applies a function to the key and the data of each user, in batches of a bounded number of cells."""
+@jax.jit
+def _memoize(protocol, key, values):
+    memo = for_each_user(protocol.own_memo, key, (values.ravel(),))
+    return memo.reshape(*values.shape, *memo.shape[1:])
+
+
+@partial(jax.jit, static_argnums=3)
+def _likelihood(protocol, rows, numbers, num_reports):
+    e_last = expm1_epsilon(as_scalar(protocol.epsilon, float_dtype()))
+    weights, total = protocol.memo_supports(rows, num_reports)
+    return mixture_of_rows(numbers, total, e_last * weights)
+
+
+def can_be_drawn(support: Int[Array, " K"], number: Int[Array, ""], num_rounds: int | Array) -> Bool[Array, ""]:
+    """Whether so many rounds of a collection with these counts can be drawn."""
+    return jnp.all(support >= 0) & (number >= 0) & (number <= MOST_REPORTS // num_rounds)
+
+
+def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...]) -> Any:
+    """Applies a function to the key and the data of each user, in batches of a bounded size."""
     num_users, users = users[0].shape[0], tuple(map(together, users))
     keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(num_users, dtype=jnp.uint32))
     if not isinstance(num_users, int):  # a symbol of `jax.export`, which has no batches
         return jax.vmap(function)(keys, *users)
+    one = (jax.ShapeDtypeStruct(each.shape[1:], each.dtype) for each in (keys, *users))
+    cells = sum(math.prod(each.shape) for each in jax.tree.leaves(jax.eval_shape(function, *one)))
     size = max(1, min(num_users, CELLS // cells))
     return lax.map(lambda user: function(*user), (keys, *users), batch_size=size)
 
 
-def check_rounds(reports: Shaped[Array, "N T *s"], shape: str, num_axes: int) -> None:
-    """Raises `ValueError` unless reports have `num_axes` axes, and there are users and rounds."""
-    if reports.ndim != num_axes or 0 in reports.shape[:2]:
+@jax.jit
+def again(key: Array, memo: Bool[Array, "*s M"], rates: Rates) -> Bool[Array, "*s M"]:
+    """The bits of reports: set with p if set in the memo, else with q; none at impossible rates."""
+    flat = memo.reshape(-1, memo.shape[-1])
+    return for_each_user(lambda key, bits: drawn_bits(key, bits, rates), key, (flat,)).reshape(memo.shape)
+
+
+def drawn_bits(key: Array, holds: Bool[Array, " M"], rates: Rates) -> Bool[Array, " M"]:
+    """The bits of one user: set with p if the user holds them, else with q, by one 64-bit draw each."""
+    own, other = rounded_down(rates.p), rounded_up(rates.q)
+    high, low = jax.random.bits(key, (2, holds.shape[0]), jnp.uint32)
+    set_ = below((high, low), (jnp.where(holds, own[0], other[0]), jnp.where(holds, own[1], other[1])))
+    return set_ & (rates.truth > 0)
+
+
+def check_rounds(reports: Shaped[Array, "N T *s"], shape: str) -> None:
+    """Raises `ValueError` unless reports have the axes of `shape`, and there are users and rounds."""
+    if reports.ndim != shape.count(",") + 1 or 0 in reports.shape[:2]:
         raise ArgumentError(
             f"reports must have shape {shape}, T of each of N users, both at least 1; got {reports.shape}",
             argument="reports",
@@ -311,11 +417,11 @@ def kinds(rows: Shaped[Array, "N M"]) -> tuple[Shaped[Array, "U M"], Shaped[Arra
     return jnp.asarray(different), jnp.asarray(numbers, int_dtype())
 
 
-def mixture_of_rows(numbers: Shaped[Array, " U"], noise: Float[Array, "*U"], rows: Float[Array, "U K"]) -> Mixture:
+def mixture_of_rows(numbers: Shaped[Array, " U"], noise: ArrayLike, rows: Float[Array, "U K"]) -> Mixture:
     """The likelihood noise_u + Σ_i rows_ui·θ_i, with each row scaled to a base of one."""
     least = jnp.min(rows, axis=1, keepdims=True)
     # The maximum with zero: a product fused into the difference makes the smallest entry slightly negative.
-    return Mixture(numbers, 1.0, Dense(jnp.maximum(rows - least, 0) / (noise[:, None] + least)))
+    return Mixture(numbers, 1.0, Dense(jnp.maximum(rows - least, 0) / (noise + least)))
 
 
 @exportable
@@ -336,10 +442,9 @@ class Attack(NamedTuple):
 def averaging_attack(key: Array, protocol: Protocol, num_reports: int, num_users: int = 1000) -> Attack:
     """Success rates of guesses of simulated users' values from their reports, with and without the memo.
 
-    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`), which is
-    supported by most reports. It is the likeliest value, so no attack does better. For `LongitudinalBitFlipping` this
-    holds with the memo only: without it every report has bits for other categories, and the likeliest value, which also
-    uses unset bits, is right a little more often than stated here.
+    Values are uniform. The guess is the category with the largest sum of unbiased vectors (`debias`). It is the
+    likeliest value, so no attack does better; for `LongitudinalBitFlipping` with the memo only, because without it the
+    likeliest value also uses unset bits, and is right a little more often.
 
     Args:
         key: A typed key, `jax.random.key(seed)`.

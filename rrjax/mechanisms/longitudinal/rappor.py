@@ -1,9 +1,9 @@
 """RAPPOR as published: words in a Bloom filter, cohorts with different hash functions, and lists of candidates.
 
-A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once: kept with
-probability 1 − f, else drawn with even odds. The result is the memo. Each bit of a report is set with probability q if
-the bit of the memo is set, else with p. The reports contain no words: the collector has a list of candidates, and
-estimates the share of each. At f = 0 the memo is the Bloom filter itself: every report spends ε₁ anew, without a limit.
+A user sends a cohort and k bits. Each bit of the Bloom filter of the user's word is randomized once, for the memo: kept
+with probability 1 − f, else drawn with even odds. Each bit of a report is set with probability q if the bit of the memo
+is set, else with p. The collector has a list of candidates, and estimates the share of each. At f = 0 the memo is the
+Bloom filter itself: every report spends ε₁ anew, without a limit.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal import histories
-from rrjax.mechanisms.longitudinal.protocol import check_rounds, for_each_user, kinds
-from rrjax.mechanisms.longitudinal.unary import again, chained, drawn_bits, epsilon_of_bits, log_ratios, odds_ratio
+from rrjax.mechanisms.longitudinal.protocol import again, check_rounds, drawn_bits, for_each_user, kinds
+from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.least_squares import Regression, least_squares
@@ -108,8 +108,8 @@ class Rappor:
             )
         numbers = {name: value for name in ("f", "p", "q") if isinstance(value := getattr(self, name), int | float)}
         for name, value in numbers.items():
-            if not (0 < value < 1 or (name == "f" and value == 0)):
-                zero = " or be 0, without permanent noise" if name == "f" else ""
+            zero = " or be 0, without permanent noise" if name == "f" else ""
+            if not (0 < value < 1 or (zero and value == 0)):
                 raise ArgumentError.about(name, f"must lie between 0 and 1{zero}, got {value:g}", value=value)
         if "p" in numbers and "q" in numbers and not self.p < self.q:  # pyright: ignore[reportOperatorIssue]
             raise ArgumentError(f"p must be below q, got p = {self.p:g} and q = {self.q:g}", argument="p", value=self.p)
@@ -134,6 +134,10 @@ class Rappor:
         return Rates(*(jnp.where(possible, weight, jnp.nan) for weight in (p, 1 - q, q - p)))
 
     @property
+    def _bits(self) -> BitsTwice:
+        return BitsTwice(self.permanent, self.instantaneous)
+
+    @property
     def epsilon(self) -> Float[Array, ""]:
         """ε∞ = 2h·log((1 − f/2)/(f/2)), nats, of any number of reports of one word; for words without a common bit.
 
@@ -144,22 +148,21 @@ class Rappor:
     @property
     def first_epsilon(self) -> Float[Array, ""]:
         """ε₁ = h·log(q*(1 − p*)/(p*(1 − q*))), nats, of one report, with q* and p* of both randomizations in a row."""
-        return self.num_hashes * jnp.log1p(odds_ratio(chained(self.permanent, self.instantaneous)))
+        return self.num_hashes * jnp.log1p(odds_ratio(self._bits.rates))
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
         number = as_integer(num_reports, "num_reports", 1)
-        ratio = odds_ratio(self.permanent)
-        return self.num_hashes * epsilon_of_bits(self.permanent, self.instantaneous, ratio, number)
+        return self.num_hashes * self._bits.epsilon_after(number, odds_ratio(self.permanent))
 
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.
 
         At most ε∞ for each memo if the histories have the same pattern, unbounded otherwise.
         """
-        one, two = histories.checked(history, other, self.num_categories)
-        rates = self.permanent, self.instantaneous
-        return max(histories.loss_of_bits(one, two, *rates, held).either for held in np.asarray(self.filters))
+        one, two, words = histories.numbered(history, other, self.num_categories)
+        cohorts = np.asarray(self.filters)[:, words]
+        return float(max(histories.loss_of_bits(one, two, *self._bits, held).max() for held in cohorts))
 
     def memoize(self, key: Array, values: ArrayLike) -> CohortBits:
         """The memo of each user for the current word: `Protocol.memoize`, with `values` of shape `[N]`.
@@ -201,11 +204,10 @@ class Rappor:
     def regression(self, reports: CohortBits | tuple[ArrayLike, ArrayLike], *, num_steps: int = 2000) -> Regression:
         """Shares of the candidates by least squares, from the frequency of each bit in each cohort.
 
-        The counts, corrected for the noise, are explained by the Bloom filters of the candidates: minimizes
-        Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, by accelerated projected gradients.
-        The published decoder selects candidates by the lasso, then applies least squares to those. Here the sign
-        constraint alone removes candidates, so there is no penalty to choose. If some users' words are no candidates,
-        the sum is below one.
+        Minimizes Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, where y are the counts
+        corrected for the noise and X the Bloom filters. The published decoder selects candidates by the lasso first.
+        Here the sign constraint alone removes candidates, so there is no penalty to choose. If some users' words are no
+        candidates, the sum is below one.
 
         Args:
             reports: Reports of one round, or their counts: the pair of `bit_counts`.
@@ -213,8 +215,7 @@ class Rappor:
 
         Returns:
             A `Regression`. The share of a candidate that sets no bit in any cohort with users is NaN, because the
-            counts do not depend on it (the likelihood of `mixture` does: every user holds a candidate there). All NaN
-            for impossible traced probabilities or counts.
+            counts do not depend on it. All NaN for impossible traced probabilities or counts.
 
         Raises:
             ValueError: As `report`, or (not under tracing) counts that no reports have.
@@ -231,10 +232,9 @@ class Rappor:
         return _regression(self, users, counts, num_steps)
 
     def mixture(self, reports: CohortBits) -> Mixture:
-        """The likelihood of whole reports: for each candidate, the product over the bits of its Bloom filter.
+        """The likelihood of whole reports of users who hold one candidate each, the same in all rounds.
 
-        Each user holds one candidate, the same in all rounds. Unlike `regression`, it uses which bits of a report are
-        set together.
+        Unlike `regression`, it uses which bits of a report are set together.
 
         Args:
             reports: Reports of T rounds, `[N, T, k]`, or of one round, `[N, k]`.
@@ -249,7 +249,7 @@ class Rappor:
         if np.ndim(reports.bits) == 2:
             reports = CohortBits(reports.cohorts, jnp.asarray(reports.bits)[:, None])
         cohorts, bits = self._checked(reports, "[N, T, k]", 3)
-        check_rounds(bits, "[N, T, k]", 3)
+        check_rounds(bits, "[N, T, k]")
         ones = jnp.sum(bits, axis=1, dtype=jnp.int32)
         rows, numbers = kinds(jnp.concatenate([cohorts[:, None], ones], axis=1))
         base, lift = _likelihood(self, rows[:, 0], rows[:, 1:], bits.shape[1])
@@ -257,18 +257,16 @@ class Rappor:
 
     def _checked_counts(self, users, counts):
         num_cohorts, _, num_bits = np.shape(self.filters)
-        given = []
-        for name, value, shape in (("users", users, (num_cohorts,)), ("counts", counts, (num_cohorts, num_bits))):
-            value = as_array(value, name)
-            if value.shape != shape or not jnp.issubdtype(value.dtype, jnp.integer):
-                raise ArgumentError.about(
-                    "reports",
-                    f"in counts must be integers: users of shape [m] = [{num_cohorts}], and those whose reports set "
-                    f"each bit, [m, k] = [{num_cohorts}, {num_bits}]; got {name} of {value.dtype}, {value.shape}",
-                )
-            given.append(value)
-        users, counts = given
-        if not any(isinstance(each, Tracer) for each in given):
+        users, counts = as_array(users, "users"), as_array(counts, "counts")
+        whole = all(jnp.issubdtype(each.dtype, jnp.integer) for each in (users, counts))
+        if not whole or (users.shape, counts.shape) != ((num_cohorts,), (num_cohorts, num_bits)):
+            raise ArgumentError.about(
+                "reports",
+                f"in counts must be integers: users of shape [m] = [{num_cohorts}], and those whose reports set each "
+                f"bit, [m, k] = [{num_cohorts}, {num_bits}]; got {users.dtype}, {users.shape} and {counts.dtype}, "
+                f"{counts.shape}",
+            )
+        if not isinstance(users, Tracer) and not isinstance(counts, Tracer):
             wrong = np.argwhere((np.asarray(counts) < 0) | (np.asarray(counts) > np.asarray(users)[:, None]))
             if wrong.size:
                 cohort, bit = wrong[0]
@@ -321,12 +319,9 @@ def bloom_filters(words: Sequence[str], num_bits: int, num_hashes: int, num_coho
         >>> filters.shape, filters.sum(axis=2).max()
         ((4, 2, 16), np.int64(2))
     """
-    for name, value, low, high in (
-        ("num_bits", num_bits, 2, 256),
-        ("num_hashes", num_hashes, 1, 16),
-        ("num_cohorts", num_cohorts, 1, 2**31),
-    ):
-        as_integer(value, name, low, high)
+    as_integer(num_bits, "num_bits", 2, 256)
+    as_integer(num_hashes, "num_hashes", 1, 16)
+    as_integer(num_cohorts, "num_cohorts", 1, 2**31)
     words = list(words)
     if len(words) < 2 or len(set(words)) < len(words):
         raise ArgumentError.about(
@@ -356,7 +351,7 @@ def _memoize(rappor, key, values):
         return CohortBits(jnp.where(inside, cohort, -1), bits)
 
     flat = jnp.asarray(rappor.filters).ravel()
-    return for_each_user(answer, key, (values,), num_bits)
+    return for_each_user(answer, key, (values,))
 
 
 @partial(jax.jit, static_argnums=3)
@@ -369,7 +364,7 @@ def _likelihood(rappor, cohorts, ones, num_reports):
         cohort, ones = given
         inside = (cohort >= 0) & (cohort < num_cohorts)
         own = looked_up(flat, jnp.where(inside, cohort, 0) * (num_words * num_bits) + cells)
-        shown = log_ratios(rappor.permanent, rappor.instantaneous, ones, num_reports - ones)
+        shown = rappor._bits.log_ratios(ones, num_reports - ones)
         return jnp.where(inside, jnp.sum(jnp.where(own, shown, 0), axis=1), jnp.nan)
 
     size = max(1, min(cohorts.shape[0], CELLS // (num_words * num_bits)))
@@ -380,7 +375,7 @@ def _likelihood(rappor, cohorts, ones, num_reports):
 
 @partial(jax.jit, static_argnums=3)
 def _regression(rappor, users, counts, num_steps):
-    rates = chained(rappor.permanent, rappor.instantaneous)
+    rates = rappor._bits.rates
     dtype = rates.truth.dtype
     total = jnp.sum(users)
     weights = users.astype(dtype) / jnp.maximum(total, 1).astype(dtype)

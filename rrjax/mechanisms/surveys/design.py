@@ -28,7 +28,7 @@ from rrjax.data.arguments import (
     survey,
 )
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Naming, Scaling
+from rrjax.data.linear_maps import Scaling
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally, count
@@ -201,7 +201,7 @@ class Design(SupportMechanism):
         counts = numbers_if(jnp.isfinite(most), counts)
         counts, least, most, others = aligned((counts, least, most, jnp.asarray(law.truth < 0)))
         size = self.num_categories
-        return Mixture(counts, least, Naming(most, others, size) if self.denies else Scaling(most, size))
+        return Mixture(counts, least, Scaling(most, size, others if self.denies else None))
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
         reports, named, inside = self._named(reports)

@@ -1,21 +1,44 @@
-"""The base of all clients, and random words from the operating system."""
+"""The base of all clients: probabilities as integers out of 2¹²⁸, the ε that they deliver, and random words.
+
+e^ε is computed to 120 digits, and every rounding goes towards less ε. The ε delivered is never more than the requested
+one, and less by at most 2⁻³⁰ of it; other ε are refused.
+
+Randomized response compares one 128-bit integer u with the threshold `keep`:
+
+    report = value                 if u < keep,
+             (u − keep) mod K      otherwise,
+
+where 2¹²⁸ − keep is a multiple of K, so that the second line is exactly uniform, and d = p − q = keep/2¹²⁸ exactly. (64
+bits are not enough: at K = 2³¹ and ε = 0.1 the multiple of K alone takes more than `keep`.)
+"""
 
 from __future__ import annotations
 
 import abc
+import math
 import os
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rrjax.data.categories import check_in_domain, check_integers, check_num_categories
-from rrjax.privacy.clients.thresholds import as_epsilon, log_down
+from rrjax.data.errors import ArgumentError
 
 CHUNK = 1 << 20
 """Number of words drawn at a time: 8 MiB of random bits."""
-
 LARGEST_WORD = np.uint64(2**64 - 1)
+BITS = 128
+"""Number of bits of the uniform numbers that are compared with thresholds: two words."""
+DENOMINATOR = 2**BITS
+"""Scale of thresholds: a threshold is a probability times this."""
+SMALLEST_THRESHOLD = 2**76
+"""Smallest probability that a report differs from its value: below once in 2⁵² there is no protection."""
+LARGEST_LOSS = Fraction(1, 2**30)
+"""Largest relative loss of ε by rounding."""
+DOWN, UP = (Context(prec=120, rounding=rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING))
+"""Decimal arithmetic of intermediate results."""
 
 
 class Client(abc.ABC):
@@ -80,9 +103,9 @@ class Client(abc.ABC):
         self._fill(values.reshape(-1), reports)
         return reports.reshape((*values.shape, *self.shape))
 
-    @abc.abstractmethod
     def supports(self, reports: np.ndarray, value: int) -> np.ndarray:
-        """Whether each report supports one value, as booleans."""
+        """Whether each report supports one value, as booleans; by default the report that names it."""
+        return reports == value
 
     @abc.abstractmethod
     def _made(self, values: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -118,3 +141,150 @@ def numbers_below(draws: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     while (again := draws > last).any():
         draws[again] = random_words(int(again.sum()), 1)[:, 0]
     return draws % bounds
+
+
+def as_epsilon(epsilon: Any, name: str = "epsilon") -> float:
+    """An ε as a float that is not above it.
+
+    Raises:
+        ArgumentError: It is not a positive number.
+    """
+    try:
+        if isinstance(epsilon, str | bytes | bool | np.bool_):
+            raise TypeError
+        nearest = float(epsilon)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError.about(name, f"must be a positive number of nats, got {epsilon!r}", value=epsilon) from error
+    if not nearest > 0:
+        raise ArgumentError(f"{name} must be a positive number of nats, got {nearest}", argument=name, value=epsilon)
+    # A decimal or a fraction may lie between two floats.
+    return math.nextafter(nearest, 0.0) if nearest > epsilon else nearest
+
+
+def float_down(number: Decimal) -> float:
+    """The largest float that is not above a number."""
+    nearest = float(number)
+    return nearest if Decimal(nearest) <= number else math.nextafter(nearest, -math.inf)
+
+
+def log_down(ratio: Fraction) -> float:
+    """The logarithm of a ratio above one, rounded down: the ε delivered by a ratio of likelihoods."""
+    quotient = DOWN.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    # Decimals round logarithms and exponentials to nearest in every context: one step is taken down.
+    return max(0.0, float_down(DOWN.next_minus(DOWN.ln(quotient))))
+
+
+def threshold(own: int, others: int, epsilon: float, num_categories: int, draws: int = 1) -> int:
+    """The threshold of reports that support the user's value: 2¹²⁸·own·e^ε/(own·e^ε + others), rounded down.
+
+    `own` reports support the value and `others` do not; within each of the two kinds reports are uniform. ε is split
+    over `draws`.
+
+    Raises:
+        ArgumentError: An ε that 128 random bits cannot deliver, too large or too small.
+    """
+    noise = _rounded_up(others, own, others, epsilon / draws)
+    largest = draws * math.log((DENOMINATOR // SMALLEST_THRESHOLD - 1) * others / own)
+    check_delivered(
+        epsilon,
+        num_categories,
+        ratio=Fraction((DENOMINATOR - noise) * others, noise * own),
+        draws=draws,
+        largest=None if noise >= SMALLEST_THRESHOLD else largest,
+    )
+    return DENOMINATOR - noise
+
+
+def keep_threshold(num_categories: int, epsilon: float) -> int:
+    """The threshold `keep`, which delivers ε or a little less and leaves a multiple of K.
+
+    Args:
+        num_categories: K, at least 2.
+        epsilon: Nats.
+
+    Returns:
+        An integer in (0, 2¹²⁸).
+
+    Raises:
+        ValueError: K < 2.
+        ArgumentError: ε not a positive number, or one that 128 random bits cannot deliver, too large (no randomness
+            would remain) or too small (they would deliver less than (1 − 2⁻³⁰)·ε).
+
+    Example:
+        >>> import math
+        >>> round(keep_threshold(2, math.log(3)) / 2**128, 12)
+        0.5
+    """
+    check_num_categories(num_categories)
+    num_categories, epsilon = int(num_categories), as_epsilon(epsilon)
+    noise = _rounded_up(num_categories, 1, num_categories - 1, epsilon)
+    noise += -noise % num_categories
+    keep = DENOMINATOR - noise
+    largest = math.log(max(DENOMINATOR // SMALLEST_THRESHOLD - num_categories + 1, 2))
+    enough = noise >= num_categories * SMALLEST_THRESHOLD  # of each category, q·2¹²⁸
+    ratio = likelihood_ratio(num_categories, keep)
+    check_delivered(epsilon, num_categories, ratio=ratio, draws=1, largest=None if enough else largest)
+    return keep
+
+
+def effective_epsilon(num_categories: int, keep: int) -> float:
+    """The ε that a threshold delivers, log(p/q) = log(1 + K·keep/(2¹²⁸ − keep)).
+
+    Args:
+        num_categories: K, at least 2.
+        keep: From `keep_threshold`.
+
+    Returns:
+        Nats, rounded down.
+
+    Raises:
+        ArgumentError: K is no integer, or below 2; `keep` is no integer in [0, 2¹²⁸).
+
+    Example:
+        >>> 1 - 1e-12 < effective_epsilon(4, keep_threshold(4, 1.0)) <= 1
+        True
+    """
+    check_num_categories(num_categories)
+    if isinstance(keep, bool) or not isinstance(keep, int) or not 0 <= keep < DENOMINATOR:
+        raise ArgumentError(f"keep must be an integer from 0 to 2^128 - 1, got {keep!r}", argument="keep", value=keep)
+    return log_down(likelihood_ratio(num_categories, keep))
+
+
+def likelihood_ratio(num_categories: int, keep: int) -> Fraction:
+    """p/q of randomized response with a threshold."""
+    return 1 + Fraction(int(num_categories) * keep, DENOMINATOR - keep)
+
+
+def kept(draws: np.ndarray, own: np.ndarray, keep: int, number: int) -> np.ndarray:
+    """The own number if the draw, two words, is below the threshold, else a uniform one of 0 … number − 1."""
+    high, low = draws[:, 0], draws[:, 1]
+    first, second = (np.uint64(word) for word in divmod(keep, 2**64))
+    below = (high < first) | ((high == first) & (low < second))
+    # (u − keep) modulo the number, by words; no term reaches 2⁶⁴.
+    modulus = np.uint64(number)
+    whole = high % modulus * np.uint64(2**64 % number) + low % modulus + np.uint64(-keep % number)
+    return np.where(below, own, (whole % modulus).astype(own.dtype))
+
+
+def _rounded_up(part, own, others, epsilon):
+    """2¹²⁸·part/(own·e^ε + others), rounded up."""
+    power = max(DOWN.next_minus(DOWN.exp(Decimal(min(epsilon, 1000.0)))), Decimal(1))
+    total = DOWN.add(DOWN.multiply(Decimal(own), power), Decimal(others))
+    return math.ceil(UP.divide(Decimal(part * DENOMINATOR), total))
+
+
+def check_delivered(epsilon, num_categories, *, ratio, draws, largest):
+    """Refuses an ε above the largest one that random bits deliver, if given, and a ratio too near to one."""
+    if largest is not None:
+        raise ArgumentError(
+            f"epsilon = {epsilon:g} is too large: no report would differ from its value, and nothing would be "
+            f"private. The largest that {BITS} random bits deliver well is {math.floor(10 * largest) / 10:g}",
+            argument="epsilon",
+            value=epsilon,
+        )
+    if ratio <= 1 or draws * Fraction(log_down(ratio)) < (1 - LARGEST_LOSS) * Fraction(epsilon):
+        raise ArgumentError(
+            f"epsilon = {epsilon:g} is too small for K = {num_categories}: {BITS} random bits deliver less than that",
+            argument="epsilon",
+            value=epsilon,
+        )

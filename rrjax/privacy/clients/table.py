@@ -1,27 +1,36 @@
-"""Clients for real collection, one for each mechanism: reports as by `rrjax.mechanisms`, in integer arithmetic."""
+"""Clients for real collection, one for each mechanism: reports as by `rrjax.mechanisms`, in integer arithmetic.
+
+Those for numbers, the square wave and geometric noise, report integers, too: noise in floating point shows more of the
+value than its real law does, by its last bits (Mironov, "On significance of the least significant bits for differential
+privacy", CCS 2012).
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.data.mechanism_parameters import field_order_of, num_buckets_of, subset_size_of, two_buckets
+from rrjax.data.mechanism_parameters import field_order_of, half_width_of, num_buckets_of, subset_size_of, two_buckets
 from rrjax.mechanisms.table import full_name
 from rrjax.numerics.projective_geometry import dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.numerics.threefry import buckets_of
 from rrjax.privacy.clients import base
-from rrjax.privacy.clients.base import LARGEST_WORD, Client, below, numbers_below, random_words
-from rrjax.privacy.clients.ordered import ORDERED_CLIENTS
-from rrjax.privacy.clients.thresholds import (
-    DENOMINATOR,
-    as_epsilon,
-    keep_threshold,
-    kept,
-    likelihood_ratio,
-    threshold,
-)
+from rrjax.privacy.clients.base import DENOMINATOR, Client, below, kept, numbers_below, random_words, threshold
+
+MOST_INTEGERS = 1 << 20
+"""Largest number of integers of geometric noise; each has a threshold."""
+MARGIN = Fraction(1, 2**36)
+"""Part of ε that geometric noise leaves unused, for the rounding of its thresholds."""
+WORDS = 2**64
+"""Number of random words; a probability of an answer of a survey is a number of them."""
 
 
 class _RandomizedResponse(Client):
@@ -29,14 +38,11 @@ class _RandomizedResponse(Client):
 
     def __init__(self, num_categories, epsilon):
         super().__init__(num_categories, epsilon)
-        self._keep = keep_threshold(self.num_categories, self.epsilon)
-        self.likelihood_ratio = likelihood_ratio(self.num_categories, self._keep)
+        self._keep = base.keep_threshold(self.num_categories, self.epsilon)
+        self.likelihood_ratio = base.likelihood_ratio(self.num_categories, self._keep)
 
     def _made(self, values, draws):
         return kept(draws, values, self._keep, self.num_categories)
-
-    def supports(self, reports, value):
-        return reports == value
 
 
 class _UnaryEncoding(Client):
@@ -85,17 +91,21 @@ class _OptimizedUnaryEncoding(_UnaryEncoding):
         self.likelihood_ratio = Fraction(unset, self._other)
 
 
-class _LocalHashing(Client):
+class _OptimizedLocalHashing(Client):
+    name = "optimized-local-hashing"
     parameter = "num_buckets"
     dtype = np.uint32
     shape = (2,)
     num_words = 3
 
-    def __init__(self, num_categories, epsilon, num_buckets):
+    def __init__(self, num_categories, epsilon, num_buckets=None):
         super().__init__(num_categories, epsilon)
-        self.num_buckets = num_buckets
-        self._keep = keep_threshold(num_buckets, self.epsilon)
-        self.likelihood_ratio = likelihood_ratio(num_buckets, self._keep)
+        self.num_buckets = self._number(num_buckets)
+        self._keep = base.keep_threshold(self.num_buckets, self.epsilon)
+        self.likelihood_ratio = base.likelihood_ratio(self.num_buckets, self._keep)
+
+    def _number(self, given):
+        return num_buckets_of(given, self.epsilon)
 
     def _buckets(self, seeds, categories):
         return buckets_of(seeds, categories.astype(np.uint32), np.uint32(self.num_buckets), np)
@@ -109,18 +119,11 @@ class _LocalHashing(Client):
         return self._buckets(reports[..., 0], np.full(1, value)) == reports[..., 1]
 
 
-class _OptimizedLocalHashing(_LocalHashing):
-    name = "optimized-local-hashing"
-
-    def __init__(self, num_categories, epsilon, num_buckets=None):
-        super().__init__(num_categories, epsilon, num_buckets_of(num_buckets, as_epsilon(epsilon)))
-
-
-class _BinaryLocalHashing(_LocalHashing):
+class _BinaryLocalHashing(_OptimizedLocalHashing):
     name = "binary-local-hashing"
 
-    def __init__(self, num_categories, epsilon, num_buckets=None):
-        super().__init__(num_categories, epsilon, two_buckets(num_buckets))
+    def _number(self, given):
+        return two_buckets(given)
 
 
 class _Blocks(Client):
@@ -157,7 +160,7 @@ class _SubsetSelection(_Blocks):
         while True:
             # The members have the ω smallest keys, of which the user's category has the smallest or the largest of all.
             # If the last member ties with the next category, all keys are redrawn, which favours no set.
-            keys[rows, values] = np.where(own, np.uint64(0), LARGEST_WORD)
+            keys[rows, values] = np.where(own, np.uint64(0), base.LARGEST_WORD)
             edge = np.partition(keys, (size - 1, size), axis=1)[:, size - 1 : size + 1]
             tied = edge[:, 0] == edge[:, 1]
             if not tied.any():
@@ -216,6 +219,99 @@ class _ProjectiveGeometryResponse(_Blocks):
         return product_of(plane, point, self.field_order, np) == 0
 
 
+class _SquareWave(_Blocks):
+    """One draw decides whether the report is in the window of the value, another one which place it has there."""
+
+    name = "square-wave"
+    parameter = "half_width"
+
+    def __init__(self, num_categories, epsilon, half_width=None):
+        super().__init__(num_categories, epsilon)
+        self.half_width = half_width_of(half_width, self.num_categories, self.epsilon)
+        self._window = 2 * self.half_width + 1
+        self._settle(self._window, self.num_categories - 1)
+
+    def _made(self, values, draws):
+        near = self._own(draws)
+        bounds = np.where(near, np.uint64(self._window), np.uint64(self.num_categories - 1))
+        place = numbers_below(draws[:, 1], bounds).astype(np.int32)
+        outside = np.where(place < values, place, place + np.int32(self._window))
+        return np.where(near, values + place, outside)
+
+    def supports(self, reports, value):
+        return (reports >= value) & (reports <= value + 2 * self.half_width)
+
+
+class _Geometric(Client):
+    """One number of 128 bits is compared with the tail of the noise, by bisection; one bit is the side.
+
+    P(noise ≥ k) = P(noise ≤ −k) = t_k/2¹²⁸ for k ≥ 1, with integers t_k: r^k/(1 + r), r = e^(−ε/(K−1)), rounded.
+    """
+
+    name = "geometric"
+    num_words = 3
+
+    def __init__(self, num_categories, epsilon):
+        super().__init__(num_categories, epsilon)
+        if self.num_categories > MOST_INTEGERS:
+            raise ArgumentError(
+                f"num_categories = {self.num_categories} is more than geometric noise takes, {MOST_INTEGERS}: report "
+                "wider bins by the square wave",
+                argument="num_categories",
+                value=self.num_categories,
+            )
+        tails = _tails(self.num_categories, self.epsilon)
+        self.likelihood_ratio = _largest_ratio(tails)
+        quotient = base.UP.divide(Decimal(self.likelihood_ratio.numerator), Decimal(self.likelihood_ratio.denominator))
+        kept = base.UP.next_plus(base.UP.ln(quotient)) <= Decimal(self.epsilon)
+        largest = math.log(DENOMINATOR // base.SMALLEST_THRESHOLD / (1 + math.exp(-36 / (self.num_categories - 1))))
+        base.check_delivered(
+            self.epsilon,
+            self.num_categories,
+            ratio=self.likelihood_ratio if kept else Fraction(1),
+            draws=1,
+            largest=None if tails[-1] >= base.SMALLEST_THRESHOLD else largest,
+        )
+        words = [divmod(2 * tail, 2**64) for tail in tails]
+        self._tails = tails
+        self._high, self._low = (np.asarray(each, np.uint64) for each in zip(*words, strict=True))
+
+    def _made(self, values, draws):
+        high, low = draws[:, 0], draws[:, 1]
+        steps, most = np.zeros(len(draws), np.int32), np.full(len(draws), len(self._high), np.int32)
+        for _ in range(len(self._high).bit_length()):  # the number of tails above the draw
+            middle = (steps + most + 1) // 2
+            place = np.maximum(middle - 1, 0)
+            above = (high < self._high[place]) | ((high == self._high[place]) & (low < self._low[place]))
+            steps, most = np.where(above, middle, steps), np.where(above, most, np.maximum(middle - 1, steps))
+        upwards = (draws[:, 2] & np.uint64(1)).astype(bool)
+        last = np.int32(self.num_categories - 1)
+        return np.where(upwards, np.minimum(values + steps, last), np.maximum(values - steps, 0)).astype(np.int32)
+
+
+def _tails(num_categories, epsilon):
+    """The integers t_1 … t_(K−1)."""
+    used = base.DOWN.multiply(Decimal(epsilon), Decimal(1) - Decimal(1) / Decimal(MARGIN.denominator))
+    ratio = base.DOWN.exp(base.DOWN.divide(used, Decimal(num_categories - 1)).copy_negate())
+    level = base.DOWN.divide(Decimal(DENOMINATOR), base.DOWN.add(ratio, Decimal(1)))
+    tails = []
+    for _ in range(num_categories - 1):
+        level = base.DOWN.multiply(level, ratio)
+        tails.append(int(level))
+    return tails
+
+
+def _largest_ratio(tails):
+    """The largest ratio of the probabilities of one report under two values, exactly.
+
+    An inner report is at all distances up to K − 2 from values; a report at an end has the probabilities of all tails.
+    """
+    steps = [DENOMINATOR - 2 * tails[0], *(tail - beyond for tail, beyond in itertools.pairwise(tails))]
+    ends = Fraction(DENOMINATOR - tails[0], max(tails[-1], 1))
+    inner = Fraction(max(steps), max(min(steps), 1)) if len(tails) > 1 else ends
+    return max(ends, inner)
+
+
 CLIENTS: dict[str, type[Client]] = {
     kind.name: kind
     for kind in (
@@ -227,7 +323,8 @@ CLIENTS: dict[str, type[Client]] = {
         _SubsetSelection,
         _HadamardResponse,
         _ProjectiveGeometryResponse,
-        *ORDERED_CLIENTS,
+        _SquareWave,
+        _Geometric,
     )
 }
 """The clients, by the names of `rrjax.mechanisms.MECHANISMS` and `ORDERED`."""
@@ -318,3 +415,68 @@ def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) 
         ((3,), True)
     """
     return _RandomizedResponse(num_categories, epsilon).randomize(values)
+
+
+class Answers(Client):
+    """Answers of respondents by a survey design: one random word is compared with the cumulative probabilities.
+
+    Args:
+        name: Name of the design.
+        channel: `[K, K]`, float64: the probabilities of all answers, row = value, column = answer.
+        parameters: The arguments that recreate the design.
+
+    Raises:
+        ArgumentError: A matrix that is not square, or rows that are no probabilities.
+
+    Example:
+        >>> client = Answers("warner", np.array([[0.75, 0.25], [0.25, 0.75]]), {"truth_probability": 0.75})
+        >>> client.randomize([0, 1, 1]).shape, f"{client.effective_epsilon:.4f}"
+        ((3,), '1.0986')
+    """
+
+    num_words = 1
+
+    def __init__(self, name: str, channel: np.ndarray, parameters: Mapping[str, Any]) -> None:
+        """Computes the cumulative probabilities as integers."""
+        channel = np.asarray(channel, np.float64)
+        if channel.ndim != 2 or channel.shape[0] != channel.shape[1] or not (channel >= 0).all():
+            raise ArgumentError(f"channel must be probabilities [K, K], got {channel.shape}", argument="channel")
+        check_num_categories(channel.shape[0])
+        self.name, self.num_categories = name, channel.shape[0]  # pyright: ignore[reportAttributeAccessIssue]
+        self._parameters = dict(parameters)
+        rows = [_cumulative([Fraction(each) for each in row]) for row in channel.tolist()]
+        ends = np.asarray([row[:-1] for row in rows], object)
+        # 2⁶⁴ is no word: no draw is beyond the last answer that is possible.
+        self._beyond = ends < WORDS
+        self._ends = np.where(self._beyond, ends, 0).astype(np.uint64)
+        widths = np.asarray([[end - start for start, end in itertools.pairwise([0, *row])] for row in rows], object)
+        ratios = [(max(column), min(column)) for column in widths.T.tolist()]
+        self._reveals = any(most and not least for most, least in ratios)
+        self.likelihood_ratio = max(Fraction(most, least or 1) for most, least in ratios)
+        self.epsilon = math.inf if self._reveals else float(super().effective_epsilon)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments that recreate the design."""
+        return self._parameters
+
+    @property
+    def effective_epsilon(self) -> float:
+        """The ε delivered, nats, rounded down; infinite if an answer can give its user away."""
+        return math.inf if self._reveals else super().effective_epsilon
+
+    def _made(self, values: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        answers, word = np.zeros(len(values), np.int32), draws[:, 0]
+        for ends, beyond in zip(self._ends.T, self._beyond.T, strict=True):
+            answers += beyond[values] & (word >= ends[values])
+        return answers
+
+
+def _cumulative(row: list[Fraction]) -> list[int]:
+    """Cumulative probabilities, rounded to integers out of 2⁶⁴; the last answer that is possible ends there."""
+    total = sum(row)
+    if not total > 0:
+        raise ArgumentError("channel must have rows that sum to one", argument="channel")
+    ends = [round(each / total * WORDS) for each in itertools.accumulate(row)]
+    last = max(place for place, each in enumerate(row) if each > 0)
+    return [min(end, WORDS) if place < last else WORDS for place, end in enumerate(ends)]

@@ -16,7 +16,7 @@ from rrjax.figures.html import Markup
 from rrjax.io.metadata import Metadata
 from rrjax.reports import form
 from rrjax.reports.answer import Answer, Block, Caution, Cells
-from rrjax.reports.estimates import largest_of
+from rrjax.reports.shares import largest_of
 
 MOST_IN_TABLE = 100
 """Limit of the number of characters of a name."""
@@ -39,11 +39,7 @@ class Page:
     """How reports and estimates were made, by name."""
 
     def write(self, path: Path, title: str | None = None, command: Sequence[str] = ()) -> None:
-        """Writes the page, whole or not at all, with the words of the command that made it.
-
-        Raises:
-            DataError: The file cannot be written.
-        """
+        """Writes the page, whole or not at all, with the words of the command that made it."""
         # Lines break only between the words of a command.
         typed = " ".join(f"<span>{html.markup(form.printable(word))}</span>" for word in command)
         made = {"Command": Markup(f"<code>{typed}</code>"), **self.made}
@@ -69,14 +65,7 @@ def shown(
     limits: Sequence[Sequence[float]] = (),
     unit: Callable[[float], str] = form.percent,
 ) -> list[Markup]:
-    """The blocks of an answer as HTML.
-
-    Args:
-        blocks: Tables, headings, sentences and cautions.
-        caption: What the tables show.
-        limits: A value and the limits of its interval for each row of the tables, to draw; or nothing.
-        unit: Writes the end of the scale of the drawing.
-    """
+    """The blocks of an answer as HTML."""
     found: list[Markup] = []
     texts: list[str] = []
     for block in blocks:

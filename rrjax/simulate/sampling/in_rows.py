@@ -16,12 +16,11 @@ from jax import lax
 from jaxtyping import Array, Float, Int, UInt
 
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
-from rrjax.numerics.sharding import by_platform, looked_up, repeat
+from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
 from rrjax.numerics.sums import reciprocal
 from rrjax.numerics.threefry import product, scaled_word
 from rrjax.simulate.sampling.fixed_sum import DEVIATIONS, SITE_BITS
-from rrjax.simulate.sampling.independent import apart, poisson_of_lanes
-from rrjax.simulate.sampling.streams import Stream
+from rrjax.simulate.sampling.streams import Stream, poisson_of_lanes
 
 BLOCK = 64
 """Rows that are drawn together on a CPU."""
@@ -204,8 +203,8 @@ def _one_by_one(rows, laws, users, left, behind, found, collections):
             cell, part = product(for_value, size)
             return law * WIDTH + cell.astype(jnp.int32), cell.astype(jnp.int32), part, for_keeping
 
-        index, cell, part, for_keeping = apart(some, words)
-        own, other = apart(some, lambda: [looked_up(jnp.asarray(each), index) for each in laws[1:]])
+        index, cell, part, for_keeping = if_needed(some, words)
+        own, other = if_needed(some, lambda: [looked_up(jnp.asarray(each), index) for each in laws[1:]])
 
         def cells():
             value = jnp.where(part < own, cell, other)
@@ -215,7 +214,7 @@ def _one_by_one(rows, laws, users, left, behind, found, collections):
             put = jnp.where(place < left, rows.cell(vector, value), end)
             return put, jnp.where(place < number, rows.cell(vector, report), end)
 
-        wanted = apart(some, cells)
+        wanted = if_needed(some, cells)
         return tuple(all_.at[cell.ravel()].add(1, mode="drop") for all_, cell in zip(flat, wanted, strict=True))
 
     def in_turns(*flat):
