@@ -68,7 +68,7 @@ def problem_of(counts: jax.Array, epsilon: float) -> Problem:
     """The prior of mean 1/K, as `empirical_bayes` solves for it."""
     histogram, size = Histogram.of(evidence(counts, epsilon), "users"), counts.shape[0]
     base = Prior.of(histogram).base
-    return Problem(histogram.table, histogram.cells.weight, BASE_COUNTS / size * base, histogram.atoms.share * size - 1)
+    return Problem(histogram.table, histogram.weight, BASE_COUNTS / size * base, histogram.atoms.share * size - 1)
 
 
 @partial(jax.jit, static_argnums=(1, 2))

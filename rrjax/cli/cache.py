@@ -117,11 +117,7 @@ def _processor() -> list[str]:
 
 
 def _own(place: Path) -> Path:
-    """Makes a folder and its parent for this user alone.
-
-    Raises:
-        OSError: They cannot be made, or others may write in them.
-    """
+    """Makes a folder and its parent for this user alone; an `OSError` if others may write in them."""
     place.parent.parent.mkdir(parents=True, exist_ok=True)
     for each in (place.parent, place):
         each.mkdir(mode=0o700, exist_ok=True)

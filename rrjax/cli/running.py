@@ -8,19 +8,17 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from rrjax.cli import show
 from rrjax.data.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
-    from rich.progress import Task
-
     from rrjax.study.arguments import Progress as Done
 
 PEER_LOST = 4
@@ -120,11 +118,7 @@ class Machine:
 
 
 def join(coordinator: str, processes: int | None, process: int | None, seconds: int) -> None:
-    """Meets the other processes.
-
-    Raises:
-        UsageError: JAX does not accept their number or address.
-    """
+    """Meets the other processes."""
     import jax
 
     # Otherwise JAX would note a SIGTERM, and the process would go on.
@@ -164,9 +158,9 @@ def progress_bar() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        _Share(),
+        TaskProgressColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
         TextColumn("{task.fields[rate]}"),
-        _Times(),
         console=show.err,
         disable=jax.process_index() > 0,
         transient=True,
@@ -184,7 +178,7 @@ class Bar:
         """Shows `name` while the study compiles, then `doing`."""
         self.progress, self.lines, self.doing = progress, lines, doing
         lines.update(f"{name}: compiling …")
-        self.task = progress.add_task(f"{name}: compiling …", total=None, rate="", left=None)
+        self.task = progress.add_task(f"{name}: compiling …", total=None, rate="")
         self.first: tuple[float, int] | None = None
 
     def __call__(self, done: Done) -> None:
@@ -195,35 +189,16 @@ class Bar:
             if done.resumed:
                 self.progress.update(self.task, total=done.total, completed=done.done)
             return
-        left = None
+        left = []
         if self.first is None or done.done >= done.total:
             self.first = done.seconds, fresh
         elif done.seconds > self.first[0]:
             # Without the first batch, which includes the compilation.
-            left = (done.total - done.done) * (done.seconds - self.first[0]) / (fresh - self.first[1])
-        rate = f"{fresh / max(done.seconds, 1e-9) / 1e6:,.1f} million categories/s" if fresh else ""
+            seconds = (done.total - done.done) * (done.seconds - self.first[0]) / (fresh - self.first[1])
+            left = [f"{timedelta(seconds=round(seconds))} left"]
+        rate = [f"{fresh / max(done.seconds, 1e-9) / 1e6:,.1f} million categories/s"] if fresh else []
         whole, now = done.total, done.done
-        self.lines.update(f"{self.doing}: {now / whole:.0%}" + (f", {_clock(left)} left" if left is not None else ""))
-        self.progress.update(self.task, description=self.doing, total=whole, completed=now, rate=rate, left=left)
-
-
-class _Share(ProgressColumn):
-    """Percent, if the total is known."""
-
-    def render(self, task: Task) -> Text:
-        return Text("" if task.total is None else f"{task.percentage:>3.0f} %")
-
-
-class _Times(ProgressColumn):
-    """The elapsed time and, once it can be estimated, the remaining time."""
-
-    def render(self, task: Task) -> Text:
-        left = task.fields.get("left")
-        passed = _clock(task.finished_time if task.finished_time is not None else task.elapsed or 0)
-        return Text(passed if left is None else f"{passed}, {_clock(left)} left")
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"
+        self.lines.update(", ".join([f"{self.doing}: {now / whole:.0%}", *left]))
+        self.progress.update(
+            self.task, description=self.doing, total=whole, completed=now, rate=", ".join([*left, *rate])
+        )

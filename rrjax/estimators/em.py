@@ -8,7 +8,7 @@ needs about 1/d times fewer steps.
 For counts of k-ary randomized response `mle_star` gives the same estimate in closed form, and these are for comparison.
 For the `Mixture` of another mechanism, these find the maximum: D_i = Σ_u φ_u (a_u + B_ui)/μ_u, and a_u is the noise.
 
-**Newton's method** is an interior point (`rrjax.numerics.newton`) on L(θ) = Σ_u φ_u·log(a_u + (Bθ)_u) over the simplex.
+**Newton's method** is an interior point (`numerics.solvers`) on L(θ) = Σ_u φ_u·log(a_u + (Bθ)_u) over the simplex.
 The gradient is g = Bᵀ(φ/μ), and H = Bᵀ diag(φ/μ²) B the negative Hessian: a K×K matrix, diagonal if each report names
 one category. It takes some twenty steps, each a solve with that matrix. EM takes thousands of products on a channel
 that confuses neighbours.
@@ -42,12 +42,11 @@ from rrjax.estimators.likelihood import (
     rounding_of_slopes,
     shares,
 )
-from rrjax.numerics.implicit import with_derivative
-from rrjax.numerics.newton import factored, interior_step, raised, solved
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import factored, interior_step, raised, solved, with_derivative
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 Acceleration: TypeAlias = Literal["anderson", "deflated", "newton", "none"]

@@ -46,12 +46,12 @@ from rrjax.estimators.histogram import (
 )
 from rrjax.estimators.prior import LEAST_VARIANCE, Prior, npmle, start_of
 from rrjax.estimators.whole_reports import check_whole, equivalent
-from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.products import matmul
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, looked_up
 from rrjax.numerics.smoothing_spline import smoothed
+from rrjax.numerics.solvers import without_derivative
 from rrjax.numerics.sums import accurate_sum
 
 LARGEST_VARIANCE = 0.25
@@ -179,7 +179,7 @@ def of_evidence(data: Evidence, estimand: Estimand) -> EmpiricalBayes:
     size = data.support.shape[0]
     data = without_derivative(data, NO_DERIVATIVES)
     histogram = Histogram.of(data, estimand)
-    noise, (mean, weight, _) = histogram.noise, histogram.cells
+    noise, mean, weight = histogram.noise, histogram.mean, histogram.weight
     prior = Prior.of(histogram)
     undetermined = prior.gain < least_gain(size)
     weights = jnp.where(undetermined, prior.base, prior.weights)

@@ -24,8 +24,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import Estimand
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Evidence
-from rrjax.numerics.bisection import bisected
 from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.solvers import bisected
 from rrjax.numerics.special import deviance
 from rrjax.numerics.sums import accurate_sum
 
@@ -217,37 +217,47 @@ class Atoms(NamedTuple):
         return cls(share, x, variances_of(x))
 
 
-class Cells(NamedTuple):
-    """A histogram of the support counts, less N·q."""
+class Histogram(NamedTuple):
+    """The support counts, less N·q, in cells, and what they say of shares on atoms."""
 
+    noise: Noise
     mean: Float[Array, " B"]  # the mean of the counts in a cell
     weight: Float[Array, " B"]  # the number of counts
     cell: Int[Array, " K"]  # the cell of each category
+    atoms: Atoms
+    log_likelihood: Float[Array, "B M"]  # of a count at an atom, less the largest at any
+    table: Float[Array, "B M"]  # the likelihood
+    value: Float[Array, "B M"]  # the mean of a share, given its count and atom
+    variance: Float[Array, "B M"]  # its variance
 
     @classmethod
-    def of(cls, noise: Noise, largest: tuple[Float[Array, " L"], Int[Array, " L"]], number: int) -> Cells:
-        """One cell for each count if there are enough, else for each of the largest."""
-        excess = noise.data.excess
-        size, dtype = excess.shape[0], excess.dtype
-        if noise.varies and size > number:
-            raise ArgumentError.about(
-                "counts", f"whose rates differ by category are estimated for K up to {number}, got K = {size}"
-            )
-        if size <= number:
-            return cls(excess, jnp.ones_like(excess), jnp.arange(size, dtype=jnp.int32))
-        shared = number - largest[1].shape[0]
-        scale = _warped(noise, noise.x_of_excess(excess))
-        end = _warped(noise, noise.x_of_excess(largest[0][-1]))
-        index = cell_of(scale, jnp.min(scale), end, shared)
-        index = index.at[largest[1]].set(jnp.arange(shared, number, dtype=jnp.int32))
-        weight = jnp.zeros(number, dtype).at[index].add(1)
-        low = jnp.full(number, jnp.inf, dtype).at[index].min(excess)
-        low = jnp.where(weight > 0, low, 0)
-        beyond = jnp.zeros(number, dtype).at[index].add(excess - looked_up(low, index))  # sums of small numbers
-        return cls(low + beyond / jnp.maximum(weight, 1), weight, index)
+    def of(
+        cls, data: Evidence, estimand: Estimand, atoms: Atoms | None = None, num_cells: int = NUM_CELLS
+    ) -> Histogram:
+        """The histogram of a collection, on a grid of its own unless atoms are given."""
+        noise, (largest, category) = Noise.of(data), largest_of(data)
+        mean, weight, cell = _cells(noise, largest, category, num_cells)
+        atoms = Atoms.of(noise.typical, largest[0]) if atoms is None else atoms
+        likelihood = log_likelihoods(noise, mean, atoms)
+        value, variance = within_atoms(noise, estimand, mean, atoms)
+        return cls(noise, mean, weight, cell, atoms, likelihood, jnp.exp(likelihood), value, variance)
 
-    def read(self, excess: Float[Array, " K"], *values: Float[Array, " B"]) -> tuple[Float[Array, " K"], ...]:
+    def means(self, known: Float[Array, "B M"]) -> Float[Array, " B"]:
+        """Posterior means of the shares, from the probability of each atom."""
+        return jnp.sum(known * self.value, axis=1)
+
+    def moments(self, known: Float[Array, "B M"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Posterior means and variances of the shares."""
+        mean = self.means(known)
+        return mean, jnp.sum(known * (self.variance + (self.value - mean[:, None]) ** 2), axis=1)
+
+    def posterior(self, prior: Float[Array, " M"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        """Posterior means and variances of the shares in each cell, under the weights of a prior."""
+        return self.moments(posteriors(self.table, prior))
+
+    def read(self, *values: Float[Array, " B"]) -> tuple[Float[Array, " K"], ...]:
         """Values of all categories, interpolated between the means of their cells and of the neighbouring ones."""
+        excess = self.noise.data.excess
         if self.mean.shape == excess.shape:  # each has its own
             return values
         order = jnp.argsort(jnp.where(self.weight > 0, self.mean, jnp.inf))
@@ -271,45 +281,29 @@ class Cells(NamedTuple):
         return tuple(between(value) for value in values)
 
 
-class Histogram(NamedTuple):
-    """The counts in cells, and what they say of shares on atoms."""
+def _cells(noise: Noise, largest: Float[Array, " L"], category: Int[Array, " L"], number: int):
+    """Mean and number of the counts in each cell, and the cell of each: one a count if there are enough.
 
-    noise: Noise
-    cells: Cells
-    atoms: Atoms
-    log_likelihood: Float[Array, "B M"]  # of a count at an atom, less the largest at any
-    table: Float[Array, "B M"]  # the likelihood
-    value: Float[Array, "B M"]  # the mean of a share, given its count and atom
-    variance: Float[Array, "B M"]  # its variance
-
-    @classmethod
-    def of(
-        cls, data: Evidence, estimand: Estimand, atoms: Atoms | None = None, num_cells: int = NUM_CELLS
-    ) -> Histogram:
-        """The histogram of a collection, on a grid of its own unless atoms are given."""
-        noise, largest = Noise.of(data), largest_of(data)
-        cells = Cells.of(noise, largest, num_cells)
-        atoms = Atoms.of(noise.typical, largest[0][0]) if atoms is None else atoms
-        likelihood = log_likelihoods(noise, cells.mean, atoms)
-        value, variance = within_atoms(noise, estimand, cells.mean, atoms)
-        return cls(noise, cells, atoms, likelihood, jnp.exp(likelihood), value, variance)
-
-    def means(self, known: Float[Array, "B M"]) -> Float[Array, " B"]:
-        """Posterior means of the shares, from the probability of each atom."""
-        return jnp.sum(known * self.value, axis=1)
-
-    def moments(self, known: Float[Array, "B M"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Posterior means and variances of the shares."""
-        mean = self.means(known)
-        return mean, jnp.sum(known * (self.variance + (self.value - mean[:, None]) ** 2), axis=1)
-
-    def posterior(self, prior: Float[Array, " M"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Posterior means and variances of the shares in each cell, under the weights of a prior."""
-        return self.moments(posteriors(self.table, prior))
-
-    def read(self, *values: Float[Array, " B"]) -> tuple[Float[Array, " K"], ...]:
-        """Values of all categories, from those of the cells."""
-        return self.cells.read(self.noise.data.excess, *values)
+    Else the largest have cells of their own, and the others share the rest.
+    """
+    excess = noise.data.excess
+    size, dtype = excess.shape[0], excess.dtype
+    if noise.varies and size > number:
+        raise ArgumentError.about(
+            "counts", f"whose rates differ by category are estimated for K up to {number}, got K = {size}"
+        )
+    if size <= number:
+        return excess, jnp.ones_like(excess), jnp.arange(size, dtype=jnp.int32)
+    shared = number - category.shape[0]
+    scale = _warped(noise, noise.x_of_excess(excess))
+    end = _warped(noise, noise.x_of_excess(largest[-1]))
+    index = cell_of(scale, jnp.min(scale), end, shared)
+    index = index.at[category].set(jnp.arange(shared, number, dtype=jnp.int32))
+    weight = jnp.zeros(number, dtype).at[index].add(1)
+    low = jnp.full(number, jnp.inf, dtype).at[index].min(excess)
+    low = jnp.where(weight > 0, low, 0)
+    beyond = jnp.zeros(number, dtype).at[index].add(excess - looked_up(low, index))  # sums of small numbers
+    return low + beyond / jnp.maximum(weight, 1), weight, index
 
 
 def posteriors(table: Float[Array, "B M"], weights: Float[Array, " M"]) -> Float[Array, "B M"]:

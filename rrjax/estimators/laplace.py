@@ -38,11 +38,10 @@ from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import matrix_of
 from rrjax.data.mixture import Mixture, Reports, as_mixture
-from rrjax.numerics.implicit import without_derivative
-from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import factored, raised, solved, without_derivative
 from rrjax.numerics.sums import accurate_sum
 
 MAX_CATEGORIES = 1024

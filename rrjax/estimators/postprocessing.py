@@ -45,8 +45,8 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally, as_tally
 from rrjax.estimators.closed_form import inv, mle_star, projected_shares
 from rrjax.estimators.maximum_likelihood import maximum
-from rrjax.numerics.bisection import bisected
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import bisected
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 __all__ = ["base_cut", "base_pos", "mixture_reduction", "norm", "norm_cut", "power", "power_ns"]

@@ -30,9 +30,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.estimators.histogram import Histogram, posteriors
-from rrjax.numerics.newton import LARGEST_STEP, factored, length_within, raised, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.solvers import LARGEST_STEP, factored, length_within, raised, solved
 
 NUM_KNOTS = 512
 """Number of knots of the table of each Gamma distribution."""
@@ -251,7 +251,7 @@ def npmle(
 
 
 def _step(g, slack, towards, goal):
-    """A predictor and a corrector step, as in `rrjax.numerics.newton`, but to the slacks of the goal, not to zero."""
+    """A predictor and a corrector step, as in `rrjax.numerics.solvers`, but to the slacks of the goal, not to zero."""
     y, _ = towards(goal)
     change = goal - slack - slack * y
     primal, dual = length_within(y), length_within(change / slack)
@@ -308,8 +308,7 @@ class Prior(NamedTuple):
     @classmethod
     def of(cls, histogram: Histogram) -> Prior:
         """The base prior, the smoothed maximum likelihood prior of mean 1/K, and that moved towards the sum."""
-        table, (_, weight, cell) = histogram.table, histogram.cells
-        size = cell.shape[0]
+        table, weight, size = histogram.table, histogram.weight, histogram.cell.shape[0]
         noise, atoms = histogram.noise.typical, histogram.atoms
         borders = noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)
         base = base_prior(table, weight, jnp.log(borders), size)
@@ -333,7 +332,7 @@ class _Fit(NamedTuple):
 
 def _fitted(histogram: Histogram, smoothing, departure) -> tuple[Mixing, _Fit]:
     """The prior of mean 1/K, and the one moved towards the sum; `departure` is K·θ − 1 for each atom."""
-    table, weight = histogram.table, histogram.cells.weight
+    table, weight = histogram.table, histogram.weight
 
     def turn(last, first):
         def constraint(g, known):
@@ -360,7 +359,7 @@ def _consequences(histogram, smoothing, prior):
 
     The variances are those of the shares, given the prior, and of their means by the prior, given the sum of all.
     """
-    weight, g = histogram.cells.weight, prior.weights
+    weight, g = histogram.weight, prior.weights
     known = posteriors(histogram.table, g)
     mean, variance = histogram.moments(known)
     away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights

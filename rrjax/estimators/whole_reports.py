@@ -22,8 +22,8 @@ from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.data.tally import Evidence
 from rrjax.estimators.em import curvature_of, numbers_of
-from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.products import matmul
+from rrjax.numerics.solvers import factored, raised, solved
 
 MAX_CATEGORIES = 512
 """The largest K for the information of whole reports, K×K numbers in O(U·K²) for U different reports."""

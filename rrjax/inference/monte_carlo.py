@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 from rrjax.data.arguments import as_probability, check_key, float_dtype, survey
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.solvers import without_derivative
 
 NO_DERIVATIVES = "a simulated test has no derivatives, because its p-value counts draws: take differences of two tests"
 CELLS_AT_A_TIME = 2**18

@@ -24,9 +24,8 @@ from rrjax.data.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.precision import drawing_error, rates_of, rounded
 from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
-from rrjax.numerics.bisection import bisected, geometric_mean
-from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import bisected, geometric_mean, with_derivative
 from rrjax.numerics.special import log_survival, odds_of_tail
 
 FEWEST_USERS, MOST_USERS = 1.0, 2.0**50
@@ -102,8 +101,7 @@ def users_for_width(
         level: Scalar in (0, 1).
         simultaneous: As in `intervals`.
         mechanism: As in `expected_rmse`.
-        category: From 0 to K − 1, where rates differ by category (survey designs; 0 is yes of two answers); None is the
-            one with the largest variance at the share. Static.
+        category: As in `expected_width`.
 
     Returns:
         Scalar, a whole number to the dtype's digits; infinite if it would be above 2⁵⁰. NaN if ε is not positive, the
@@ -194,8 +192,7 @@ def detectable_share(
         level: Scalar in (0, 1), of the p-value; level/K for simultaneous tests of all K categories.
         power: Scalar in [0.5, 1), the probability of detection.
         mechanism: As in `expected_rmse`.
-        category: From 0 to K − 1, where rates differ by category (survey designs; 0 is yes of two answers); None is the
-            one with the largest variance at a share of zero. Static.
+        category: As in `expected_width`; None is the one with the largest variance at a share of zero.
 
     Returns:
         Scalar, probability; above one if even a share of one would be missed. NaN if N or ε is not positive. The

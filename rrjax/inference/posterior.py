@@ -22,9 +22,9 @@ from rrjax.data.arguments import as_one_or_each, as_probability, as_survey, chec
 from rrjax.data.categories import as_integer
 from rrjax.inference.functionals import Estimate
 from rrjax.inference.intervals import Intervals
-from rrjax.numerics.implicit import without_derivative
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.solvers import without_derivative
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial
 

@@ -19,9 +19,8 @@ from rrjax.estimators.em import ibu
 from rrjax.estimators.maximum_likelihood import maximum, naming_law, slope_on_support
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
 from rrjax.mechanisms import Design, MechanismFactory, RandomizedResponse
-from rrjax.numerics.bisection import bisected, geometric_mean
-from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.products import matmul
+from rrjax.numerics.solvers import bisected, geometric_mean, with_derivative
 from rrjax.numerics.sums import expm1_epsilon
 
 ROUNDING_OF_SHARES = 1e-6
@@ -409,13 +408,7 @@ def rates_of(
     share: ArrayLike = 0.0,
     category: int | None = None,
 ) -> Rates:
-    """The rates of a planned mechanism, NaN at an unusable ε.
-
-    If they differ by category, those of `category`; of the one with the most noise at a share if it is None.
-
-    Raises:
-        ValueError: A category outside 0 … K − 1.
-    """
+    """The rates of a planned mechanism, NaN at an unusable ε; of `category`, or of that with most noise at a share."""
     rates = _planned(num_categories, epsilon, mechanism)
     if category is not None:
         as_integer(category, "category", 0, num_categories - 1)

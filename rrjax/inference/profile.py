@@ -25,9 +25,9 @@ from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.distribution_tests import ratio
-from rrjax.numerics.bisection import bisected, first_place
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import bisected, first_place
 from rrjax.numerics.special import log1p_minus
 from rrjax.numerics.sums import expm1_epsilon
 

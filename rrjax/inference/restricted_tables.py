@@ -21,9 +21,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from rrjax.numerics.newton import factored, raised, solved
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import aligned
+from rrjax.numerics.solvers import factored, raised, solved
 
 MOST_SEARCHED_CELLS = 144
 """Limit of the number of cells of a table that is searched for: a step solves a linear system of so many equations."""

@@ -18,10 +18,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_counts, as_probability, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.surveys.two_samples import Compliance, Region, TwoSamples, UnrelatedQuestionTwoSamples
-from rrjax.numerics.bisection import bisected
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.solvers import bisected
 
 STEPS = 44
 """Bisection steps; more than the bits of a float32, and as precise as the statistics need in float64."""

@@ -1,7 +1,8 @@
 """Counts of reports in a data frame, made by its engine: DuckDB, Polars, pandas, Arrow, or Spark on a cluster.
 
 The engine returns one row for each different report, and never more rows than the mechanism has different reports. So
-ten billion rows on a cluster become one vector.
+ten billion rows on a cluster become one vector. DuckDB, which reads files, does not read frames of Spark and Dask, and
+is not there on every machine that has frames.
 """
 
 from __future__ import annotations

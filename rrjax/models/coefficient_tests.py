@@ -28,10 +28,10 @@ from rrjax.models.results import (
     predict,
     standardized,
 )
-from rrjax.numerics.newton import factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread, together
+from rrjax.numerics.solvers import factored, solved
 
 _NUM_DRAWS = 8
 """Number of reports drawn for each user, for mechanisms with too many possible reports to sum over."""

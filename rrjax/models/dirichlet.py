@@ -26,10 +26,10 @@ from rrjax.data.arguments import as_array, as_scalar, check_key, check_positive,
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.models.results import require
-from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, refuse_spread, together
+from rrjax.numerics.solvers import ascend, factored, solved
 from rrjax.numerics.sums import expm1_epsilon
 
 _NUM_ROUNDS = 6

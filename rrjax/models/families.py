@@ -34,8 +34,8 @@ from rrjax.estimators.em import reports_of
 from rrjax.inference.distribution_tests import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, simulable
 from rrjax.models.results import require
-from rrjax.numerics.newton import ascend, factored, solved
 from rrjax.numerics.pytrees import register
+from rrjax.numerics.solvers import ascend, factored, solved
 from rrjax.numerics.sums import accurate_sum, log_sum
 
 _TEST_TOLERANCE = 1e-3

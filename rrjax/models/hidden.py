@@ -52,10 +52,18 @@ from rrjax.models.results import (
     require,
     standardized,
 )
-from rrjax.numerics.implicit import without_derivative
-from rrjax.numerics.newton import USERS_IN_BLOCK, View, added_up, ascended, blocks_of, factored, solved
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import refuse_spread, together
+from rrjax.numerics.solvers import (
+    USERS_IN_BLOCK,
+    View,
+    added_up,
+    ascended,
+    blocks_of,
+    factored,
+    solved,
+    without_derivative,
+)
 from rrjax.numerics.sums import accurate_sum, log_sum
 
 MOST_CELLS = 512

@@ -22,10 +22,9 @@ from rrjax.data.errors import check_installed
 from rrjax.mechanisms.mechanism import LogRows
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.models.results import Units, as_covariates, as_weights, covariates_dtype, standardized
-from rrjax.numerics.implicit import without_derivative
-from rrjax.numerics.newton import View, added_up, ascended, blocks_of
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import aligned, on_many_devices, together
+from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, without_derivative
 from rrjax.numerics.sums import log_sum
 
 LEARNING_RATE = 0.02
@@ -147,10 +146,8 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
     only through the logits η = Bᵀx. With C = (x ⊗ 1)ᵀ V (x ⊗ 1) of each user, k × k, J(η) the user's observed
     information on the logits and g the score, the sums need only the slope of ⟨J(η), C⟩ and J·C·g: no array has three
     indices of coefficients.
-
-    References:
-        Cox and Snell, "A general definition of residuals", 1968; Firth, "Bias reduction of maximum likelihood
-        estimates", 1993.
+    Cox and Snell, "A general definition of residuals", 1968; Firth, "Bias reduction of maximum likelihood estimates",
+    1993.
     """
     size, width = coefficients.shape
     split = inverse.reshape(size, width, -1).reshape(size, width, size, width)

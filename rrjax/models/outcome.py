@@ -21,9 +21,9 @@ from rrjax.models.logistic import Data, as_data, curvatures, newton, on_coeffici
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.regression import LARGEST_STANDARD_ERROR
 from rrjax.models.results import Family, FitError, OutcomeRegression, as_column
-from rrjax.numerics.newton import View, added_up, ascended, blocks_of, factored, solved
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import refuse_spread
+from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, factored, solved
 from rrjax.numerics.sums import accurate_sum, log_sum
 
 

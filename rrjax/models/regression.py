@@ -17,10 +17,10 @@ from rrjax.data.errors import ArgumentError
 from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated, lbfgs, newton, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clusters
-from rrjax.numerics.newton import blocks_of, factored, solved
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import refuse_spread
+from rrjax.numerics.solvers import blocks_of, factored, solved
 from rrjax.numerics.sums import accurate_sum
 
 Covariance: TypeAlias = Literal["observed", "sandwich", "none"]

@@ -129,9 +129,6 @@ def refuse_spread(values: T, name: str) -> T:
     """The arrays themselves; under a `vmap` that spreads one over a mesh with explicit axes an error.
 
     For functions with parts that JAX or optax cannot spread, which would fail deep inside, or only when lowered.
-
-    Raises:
-        NotImplementedError: Says what to use instead.
     """
     return jax.tree.map(partial(_refuse_spread, name=name), values)
 

@@ -24,6 +24,11 @@ _SHOWN_LENGTH = 100
 """Characters of a wrong value that a message shows."""
 
 
+def refusal(argument: str, message: str, value: Any = None) -> StudyError:
+    """The error of an argument; `StudyError.about` for messages that begin with its name."""
+    return StudyError(message, argument=argument, value=value)
+
+
 @dataclasses.dataclass(frozen=True)
 class Configuration:
     """One point of the grid."""
@@ -97,7 +102,7 @@ class RunOptions:
         if memory is not None and not (positive("memory", memory) >= 1 and math.isfinite(memory)):
             raise StudyError.about("memory", f"must be a number of bytes, got {as_toml(memory)}", value=memory)
         if self.devices is not None and (not isinstance(self.devices, Sequence) or not self.devices):
-            raise StudyError("devices must be a list of them, not empty; leave it out to use all", argument="devices")
+            raise refusal("devices", "devices must be a list of them, not empty; leave it out to use all")
 
 
 def as_toml(value: Any) -> str:
@@ -133,39 +138,27 @@ def named(
         given = list(given)
         labels = [spell(value) if isinstance(value, str) else label_of(value, argument) for value in given]
         if len(set(labels)) < len(labels):
-            raise StudyError(
-                f"two {kind}s have one name: {', '.join(labels)}; name each once, or give each a label",
-                argument=argument,
-                value=given,
+            raise refusal(
+                argument, f"two {kind}s have one name: {', '.join(labels)}; name each once, or give each a label", given
             )
         given = dict(zip(labels, given, strict=True))
     if not given:
-        raise StudyError(f"at least one {kind} is needed", argument=argument, value=given)
+        raise refusal(argument, f"at least one {kind} is needed", given)
     found = {}
     for label, value in as_texts(given, argument).items():
         if isinstance(value, str):
             name = spell(value)
             if name not in known:
-                raise StudyError(
-                    f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function",
-                    argument=argument,
-                    value=value,
+                raise refusal(
+                    argument, f"unknown {kind} {value!r}; known are {', '.join(known)}, or give a function", value
                 )
             if label != name and (label in known or known[name] is None):
-                raise StudyError(
-                    f"{kind} {name!r} keeps its name, and cannot have the label {label!r}",
-                    argument=argument,
-                    value=label,
-                )
+                raise refusal(argument, f"{kind} {name!r} keeps its name, and cannot have the label {label!r}", label)
             value = known[name]
         elif not callable(value) and not (value is None and label in known):  # a metric without a function of its own
-            raise StudyError(
-                f"{kind} {label!r} must be a name or a function, got {as_toml(value)}", argument=argument, value=value
-            )
+            raise refusal(argument, f"{kind} {label!r} must be a name or a function, got {as_toml(value)}", value)
         elif label in known and value is not known[label]:
-            raise StudyError(
-                f"{kind} {label!r} is a name of its own; call yours something else", argument=argument, value=label
-            )
+            raise refusal(argument, f"{kind} {label!r} is a name of its own; call yours something else", label)
         found[label] = value
     return found
 
@@ -174,10 +167,8 @@ def as_texts(given: Mapping[Any, Any], argument: str) -> dict[str, Any]:
     """The mapping with its labels as texts, of which no two may be the same."""
     found = {str(label): value for label, value in given.items()}
     if len(found) < len(given):
-        raise StudyError(
-            f"{argument}: two have one label: {', '.join(repr(label) for label in given)}",
-            argument=argument,
-            value=list(given),
+        raise refusal(
+            argument, f"{argument}: two have one label: {', '.join(repr(label) for label in given)}", list(given)
         )
     return found
 
@@ -186,12 +177,10 @@ def label_of(function: Any, argument: str) -> str:
     """The name of a function that was given without a label."""
     kind = argument.removesuffix("s")
     if not callable(function):
-        raise StudyError(
-            f"{kind} must be a name or a function, got {as_toml(function)}", argument=argument, value=function
-        )
+        raise refusal(argument, f"{kind} must be a name or a function, got {as_toml(function)}", function)
     name = getattr(inspect.unwrap(getattr(function, "func", function)), "__name__", None)
     if name is None or name == "<lambda>":
-        raise StudyError(f"{kind} without a name: give the function a label", argument=argument, value=function)
+        raise refusal(argument, f"{kind} without a name: give the function a label", function)
     return name
 
 
@@ -199,11 +188,11 @@ def check_labels(metrics: Iterable[str]) -> None:
     """Refuses labels of metrics that collide with other variables of the dataset, or are invalid names."""
     for label in metrics:
         if not label.isidentifier() or label in _DIMENSIONS or label.endswith(_SUFFIXES):
-            raise StudyError(
+            raise refusal(
+                "metrics",
                 f"metric {label!r} cannot be a variable of the result: a label is made of letters, digits and _, "
                 f"is none of {', '.join(_DIMENSIONS)}, and does not end in {', '.join(_SUFFIXES)}",
-                argument="metrics",
-                value=label,
+                label,
             )
 
 
@@ -213,12 +202,12 @@ def check_tallies_suffice(estimators: Mapping[str, Callable[..., Any]]) -> None:
         entry = entry_of(function)
         if entry is not None and entry.needs in ("mixture", "counts"):
             enough = ", ".join(name for name, entry in ESTIMATORS.items() if entry.needs == "tally")
-            raise StudyError(
+            raise refusal(
+                "estimators",
                 f"estimator {label!r} needs the likelihood of whole reports, and studies of mechanisms collect "
                 f"tallies: leave it out, or leave `mechanism` out, which is randomized response; a tally is enough "
                 f"for {enough}",
-                argument="estimators",
-                value=label,
+                label,
             )
 
 
@@ -227,25 +216,25 @@ def check_metrics(metrics: Iterable[str]) -> None:
     for label in metrics:
         if label in METRICS and METRICS[label].whole_reports:
             enough = ", ".join(name for name, entry in METRICS.items() if not entry.whole_reports)
-            raise StudyError(
+            raise refusal(
+                "metrics",
                 f"metric {label!r} is of whole reports of randomized response; with `mechanism` there are {enough}",
-                argument="metrics",
-                value=label,
+                label,
             )
 
 
 def categories_of(labelled: Mapping[str, Any], num_categories: Any, argument: str) -> Any:
     """K of the arrays among the distributions (or users); `num_categories` unchanged if there are none."""
     if not isinstance(labelled, Mapping) or not labelled:
-        raise StudyError(
+        raise refusal(
+            argument,
             f"{argument} needs at least one label, each with an array of K numbers, got {as_toml(labelled)}",
-            argument=argument,
-            value=labelled,
+            labelled,
         )
     try:
         shapes = {name: np.shape(value) for name, value in labelled.items() if not callable(value)}
     except ValueError as error:
-        raise StudyError(f"{argument}: each label needs one array of K numbers", argument=argument) from error
+        raise refusal(argument, f"{argument}: each label needs one array of K numbers") from error
     if not shapes:
         return num_categories
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
@@ -255,10 +244,10 @@ def categories_of(labelled: Mapping[str, Any], num_categories: Any, argument: st
         )
     size = next(iter(shapes.values()))[0]
     if num_categories is not None and tuple(np.atleast_1d(num_categories).tolist()) != (size,):
-        raise StudyError(
+        raise refusal(
+            "num_categories",
             f"{argument} have K = {size}, num_categories says {as_toml(num_categories)}",
-            argument="num_categories",
-            value=num_categories,
+            num_categories,
         )
     return size
 
@@ -273,7 +262,7 @@ def several(argument: str, value: Any, settle: Callable[[str, Any], Any]) -> tup
     given = value if isinstance(value, list | tuple) else np.atleast_1d(np.asarray(value)).tolist()
     values = tuple(settle(argument, one.item() if getattr(one, "ndim", None) == 0 else one) for one in given)
     if not values:
-        raise StudyError(f"{argument} is empty: the grid has no configurations", argument=argument, value=value)
+        raise refusal(argument, f"{argument} is empty: the grid has no configurations", value)
     if len(set(values)) < len(values):
         raise StudyError.about(argument, f"names a value twice: {', '.join(map(str, values))}", value=value)
     return values
@@ -307,5 +296,5 @@ def _number(argument: str, value: Any, must: str, allowed: Callable[[float], boo
     except OverflowError:  # an integer beyond all floats
         number = math.nan
     if not allowed(number):
-        raise StudyError(f"{argument} must {must}, got {as_toml(value)}", argument=argument, value=value)
+        raise refusal(argument, f"{argument} must {must}, got {as_toml(value)}", value)
     return number

@@ -80,12 +80,7 @@ class Checkpoint:
     """The folder of one study."""
 
     def __init__(self, folder: Path, description: dict[str, Any], begin: float | None = None) -> None:
-        """Opens or creates the folder; the run began at `begin` of `time.perf_counter`, or now.
-
-        Raises:
-            StudyError: It contains another study.
-            DataError: It cannot be created or written.
-        """
+        """Opens or creates the folder, which may hold no other study; the run began at `begin`, or now."""
         from rrjax.io.write import make_folder
 
         self.begin = time.perf_counter() if begin is None else begin

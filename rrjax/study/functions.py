@@ -23,7 +23,7 @@ from rrjax.estimators.catalogue import METRICS
 from rrjax.estimators.in_rows import Collections, own_in_rows
 from rrjax.mechanisms import MechanismFactory
 from rrjax.numerics.rows import WIDTH, Rows
-from rrjax.study.arguments import shape_in_words
+from rrjax.study.arguments import refusal, shape_in_words
 from rrjax.study.mechanisms import Collecting, JointCounts, estimate
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ def measures_of(study: Study) -> list[Callable[..., Any]]:
 def known_epsilon(
     label: str, factory: MechanismFactory, num_categories: int, epsilons: tuple[float, ...]
 ) -> float | None:
-    """The ε that determines a mechanism's parameters, if a traced one cannot; else None.
-
-    Raises:
-        StudyError: The mechanism cannot be made or collects no tallies, or it needs a known ε and there are several.
-    """
+    """The only ε, which determines a mechanism's parameters if a traced one cannot; else None."""
     try:
         abstract_tally(factory, num_categories, None)
         return None
@@ -88,11 +84,7 @@ def known_epsilon(
 def build_mechanism(
     factory: MechanismFactory, num_categories: int, epsilon: ArrayLike, known: float | None
 ) -> Collecting:
-    """The mechanism at ε, its parameters chosen by the known ε if there is one.
-
-    Raises:
-        TypeError: The factory returns no mechanism.
-    """
+    """The mechanism at ε, its parameters chosen by the known ε if there is one."""
     mechanism = factory(num_categories, epsilon if known is None else known)
     if not isinstance(mechanism, Collecting):
         raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
@@ -100,11 +92,7 @@ def build_mechanism(
 
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally | JointCounts:
-    """The tally (or joint counts) of a mechanism's collections, with abstract arrays.
-
-    Raises:
-        ValueError: A traced ε cannot determine its parameters, or the tally does not have K categories.
-    """
+    """The tally (or joint counts) of a mechanism's collections, with abstract arrays; a ValueError if not of K."""
 
     def collect(key, true_counts, epsilon):
         return build_mechanism(factory, num_categories, epsilon, known).collect(key, true_counts)
@@ -121,11 +109,7 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
 
 
 def check_functions(study: Study, num_categories: int) -> None:
-    """Checks the mechanisms, estimators and metrics of a study by tracing them.
-
-    Raises:
-        StudyError: One of them fails, or returns arrays of a wrong shape.
-    """
+    """Checks the mechanisms, estimators and metrics of a study by tracing them."""
     counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     epsilon = jax.ShapeDtypeStruct((), float_dtype())
     key = jax.eval_shape(jax.random.key, 0)
@@ -146,14 +130,10 @@ def check_functions(study: Study, num_categories: int) -> None:
             try:
                 value = jax.eval_shape(measure, theta, theta, *given)
             except Exception as error:
-                raise StudyError(
-                    f"metric {label!r} failed under jax.jit: {_words_of(error)}", argument="metrics", value=label
-                ) from error
+                raise refusal("metrics", f"metric {label!r} failed under jax.jit: {_words_of(error)}", label) from error
             if getattr(value, "shape", None) != ():
-                raise StudyError(
-                    f"metric {label!r} must return a scalar, it returned {_returned(value)}",
-                    argument="metrics",
-                    value=label,
+                raise refusal(
+                    "metrics", f"metric {label!r} must return a scalar, it returned {_returned(value)}", label
                 )
 
 
@@ -181,18 +161,16 @@ def _check_estimator(
         hint = ""
         if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
             hint = " It must be made of jax.numpy, and choose by jnp.where instead of if"
-        raise StudyError(
-            f"estimator {label!r} failed on {words} under jax.jit: {_words_of(error)}{hint}",
-            argument="estimators",
-            value=label,
+        raise refusal(
+            "estimators", f"estimator {label!r} failed on {words} under jax.jit: {_words_of(error)}{hint}", label
         ) from error
     if getattr(theta, "shape", None) != shape or not jnp.issubdtype(theta.dtype, jnp.floating):
         size = " × ".join(map(str, shape))
-        raise StudyError(
+        raise refusal(
+            "estimators",
             f"estimator {label!r} must return the estimate, {size} floats, for {size} counts; "
             f"it returned {_returned(theta)}",
-            argument="estimators",
-            value=label,
+            label,
         )
 
 

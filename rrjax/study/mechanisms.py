@@ -27,7 +27,7 @@ from rrjax.mechanisms.longitudinal.protocol import MOST_REPORTS
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.numerics.pytrees import register
-from rrjax.study.arguments import check_tallies_suffice
+from rrjax.study.arguments import check_tallies_suffice, refusal
 
 
 @register(data_fields=["counts", "product"])
@@ -188,7 +188,7 @@ def _function(given: Any, label: str | None) -> Any:
 
     def refuse(message: str, value: Any = label) -> StudyError:
         of = "mechanism" if label is None else f"mechanism {label!r}"
-        return StudyError(f"{of}: {message}", argument="mechanism", value=value)
+        return refusal("mechanism", f"{of}: {message}", value)
 
     try:
         if name in PROTOCOLS:  # of a name alone this says what is missing
@@ -244,33 +244,23 @@ def _columns(table: Mapping[str, Any], refuse: Callable[[str], StudyError]) -> C
 
 
 def check_sizes(mechanisms: Mapping[str, Any], num_categories: Iterable[int]) -> None:
-    """Refuses parameters that make no design, and designs or columns that do not have K categories.
-
-    Raises:
-        StudyError: There are some.
-    """
+    """Refuses parameters that make no design, and designs or columns that do not have K categories."""
     for label, factory in _with_parameters(mechanisms).items():
         for size in num_categories:
             try:
                 number, words = factory.size(size)
             except ArgumentError as error:
-                raise StudyError(f"mechanism {label!r}: {error}", argument="mechanism", value=label) from error
+                raise refusal("mechanism", f"mechanism {label!r}: {error}", label) from error
             if number != size:
-                raise StudyError(
-                    f"mechanism {label!r} has {words}, and num_categories is {size:,}",
-                    argument="num_categories",
-                    value=size,
+                raise refusal(
+                    "num_categories", f"mechanism {label!r} has {words}, and num_categories is {size:,}", size
                 )
 
 
 def check_rounds(
     mechanisms: Mapping[str, Any], sizes: Iterable[int], epsilons: Iterable[float], most_users: int
 ) -> None:
-    """Refuses protocols that cannot be made for a K and ε of the study, and too many reports.
-
-    Raises:
-        StudyError: There is one.
-    """
+    """Refuses protocols that cannot be made for a K and ε of the study, and too many reports."""
     for label, factory in _with_parameters(mechanisms).items():
         if not isinstance(factory, RoundsOfProtocol):
             continue
@@ -278,22 +268,18 @@ def check_rounds(
             for size, epsilon in itertools.product(sizes, epsilons):
                 factory(size, epsilon)
         except (ArgumentError, TypeError) as error:
-            raise StudyError(f"mechanism {label!r}: {error}", argument="mechanism", value=label) from error
+            raise refusal("mechanism", f"mechanism {label!r}: {error}", label) from error
         if most_users * factory.num_rounds > MOST_REPORTS:
-            raise StudyError(
+            raise refusal(
+                "num_users",
                 f"mechanism {label!r}: {factory.num_rounds:,} rounds of {most_users:,} users are more than "
                 f"{MOST_REPORTS:,} reports",
-                argument="num_users",
-                value=most_users,
+                most_users,
             )
 
 
 def check_estimators(mechanisms: Mapping[str, Any] | None, estimators: Mapping[str, Callable[..., Any]]) -> None:
-    """Refuses estimators that a mechanism of the study has not.
-
-    Raises:
-        StudyError: There is one.
-    """
+    """Refuses estimators that a mechanism of the study has not."""
     number = sum(isinstance(factory, ColumnsApart) for factory in (mechanisms or {}).values())
     if mechanisms is not None and number < len(mechanisms):
         check_tallies_suffice(estimators)
@@ -305,7 +291,7 @@ def check_estimators(mechanisms: Mapping[str, Any] | None, estimators: Mapping[s
         if entry is not None and entry.needs == "columns" and number < len(mechanisms or [None]):
             wrong = "is for columns that are randomized apart: mechanism = {mechanism = 'product', columns = […]}"
         if wrong:
-            raise StudyError(f"estimator {label!r} {wrong}", argument="estimators", value=label)
+            raise refusal("estimators", f"estimator {label!r} {wrong}", label)
 
 
 def _with_parameters(mechanisms: Mapping[str, Any]) -> dict[str, FromParameters]:

@@ -79,8 +79,6 @@ def write_report(
     summary: Mapping[str, object],
     datasets: xr.Dataset | Mapping[str, xr.Dataset],
     figures: Iterable[tuple[str, str, Figure | Picture]] = (),
-    extra_tables: Sequence[tuple[str, str, Mapping[str, Sequence[object]]]] = (),
-    metrics: Sequence[str] | None = None,
 ) -> Path:
     """Writes a study as one HTML file, with its figures inside: nothing is loaded from elsewhere.
 
@@ -88,18 +86,15 @@ def write_report(
         path: The file; if writing fails, it is unchanged.
         title: Heading.
         summary: Name → text, such as command, versions, seed, hardware and times.
-        datasets: The dataset of a study, or name → dataset. Each is described, and ranked by its metrics.
+        datasets: The dataset of a study, or name → dataset. Each is described, and ranked by its metrics
+            except nll, whose ratios are near one and whose best is MLE* by definition.
         figures: `(title, caption, figure)`, numbered only if the titles are; a `Picture` is used without another
             drawing. Figures are drawn one after the other: a generator keeps one in memory at a time.
-        extra_tables: `(title, caption, {column: values})`.
-        metrics: Metrics to rank by. None: all except nll, whose ratios are near one and whose best is MLE* by
-            definition.
 
     Returns:
         The path.
 
     Raises:
-        ArgumentError: The columns of an extra table are not of one length.
         DataError: The file cannot be written; the message has the reason.
 
     Example:
@@ -122,20 +117,9 @@ def write_report(
         body += [heading("Summary"), _pairs(summary)]
     for name, dataset in named.items():
         body += [heading(f"Study: {name}" if name else "Study"), _pairs(_described(dataset))]
-        wanted = [name for name in measured(dataset) if name != "nll"] if metrics is None else metrics
-        ranked = [name for name in wanted if name in dataset and "estimator" in dataset[name].dims]
+        ranked = [name for name in measured(dataset) if name != "nll" and "estimator" in dataset[name].dims]
         body += [paragraph(_RANKING, kind="note")] if ranked else []
         body += [_ranking_table(ranking(dataset, metric)) for metric in ranked]
-    for title_of, caption, columns in extra_tables:
-        lengths = {column: len(values) for column, values in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise ArgumentError(
-                f"the columns of the table {title_of!r} are not of one length: {lengths}",
-                argument="extra_tables",
-                value=title_of,
-            )
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        body += [heading(title_of), _table(list(columns), rows, caption or title_of)]
     links, drawn = [], []
     for number, (title_of, caption, given) in enumerate(figures, 1):
         links.append((f"figure-{number}", title_of))
@@ -205,11 +189,10 @@ def _processor() -> str:
 
 def _ranking_table(ranked: xr.Dataset) -> Markup:
     rows = ranking_rows(ranked)
-    name = str(ranked.attrs["metric"])
-    what = _metric(name)
-    caption = f"Ranking by {what}, over {ranked.attrs['num_configurations']:,} configurations"
+    what, number = _metric(str(ranked.attrs["metric"])), ranked.attrs["num_configurations"]
+    caption = f"Ranking by {what}, over {number:,} configurations"
     caption = f"{caption}. {note}" if (note := ranking_note(ranked)) else caption
-    return _table(list(rows[0]) if rows else [], rows, caption)
+    return table(list(rows[0]) if rows else [], [list(row.values()) for row in rows], caption)
 
 
 def _described(dataset: xr.Dataset) -> dict[str, str]:
@@ -291,10 +274,6 @@ def _words(value: Any) -> str:
 
 def _pairs(rows: Mapping[str, object]) -> Markup:
     return pairs({name: _cell(value) for name, value in rows.items()})
-
-
-def _table(columns: list[str], rows: Sequence[Mapping[str, object]], caption: str) -> Markup:
-    return table(columns, [[_cell(row[column]) for column in columns] for row in rows], caption)
 
 
 def _cell(value: Any) -> str:

@@ -19,11 +19,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import rrjax
-from rrjax.data.errors import StudyError, check_installed
+from rrjax.data.errors import check_installed
 from rrjax.estimators.catalogue import METRICS
 from rrjax.numerics import programs
 from rrjax.study import tile
-from rrjax.study.arguments import Progress, RunOptions
+from rrjax.study.arguments import Progress, RunOptions, refusal
 from rrjax.study.checkpoint import (
     Checkpoint,
     Part,
@@ -163,11 +163,11 @@ def _check_results(study: Study, memory: int) -> None:
     """Refuses a grid whose results alone exceed the memory."""
     number, needed = len(study.configurations()), _size_of_results(study)
     if needed > memory:
-        raise StudyError(
+        raise refusal(
+            "memory",
             f"the metrics of {number:,} configurations × {study.num_seeds:,} seeds take {_bytes(needed)}, and "
             f"the memory budget is {_bytes(memory)}: split the grid, or raise `memory`",
-            argument="memory",
-            value=memory,
+            memory,
         )
 
 
@@ -285,12 +285,12 @@ class _Group:
         if results + needed > self.memory:
             place = f"K = {shape.num_categories:,}"
             place += "" if shape.mechanism is None else f", {shape.mechanism}"
-            raise StudyError(
+            raise refusal(
+                "memory",
                 f"{place}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
                 f"takes {_bytes(needed)} beside the results' {_bytes(results)}, and the memory budget is "
                 f"{_bytes(self.memory)}: raise `memory`, use fewer devices, or leave this K out",
-                argument="memory",
-                value=self.memory,
+                self.memory,
             )
         return compiled
 
@@ -355,11 +355,11 @@ class _Group:
         configurations = self.study.configurations(self.shape.num_categories, self.shape.mechanism)
         place = configurations[min(block * self.shape.configurations + int(configuration), len(configurations) - 1)]
         label = list(self.study.estimators)[estimator]
-        raise StudyError(
+        raise refusal(
+            "estimators",
             f"estimator {label!r} returned NaN or infinity for {place.describe()}, "
             f"collection {part * self.shape.seeds + int(seed)} of seed {self.seed}",
-            argument="estimators",
-            value=label,
+            label,
         )
 
     def _part(self, start: int, stop: int, outputs: Outputs) -> Part:

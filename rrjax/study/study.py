@@ -38,6 +38,7 @@ from rrjax.study.arguments import (
     integer,
     named,
     positive,
+    refusal,
     several,
     shape_in_words,
 )
@@ -172,18 +173,16 @@ class Study:
                 "estimand", f"must be 'users' or 'distribution', got {as_toml(estimand)}", value=estimand
             )
         if sum(given is not None for given in (zipf, distributions, users)) != 1:
-            raise StudyError("give zipf, distributions or users, one of them", argument="zipf", value=zipf)
+            raise refusal("zipf", "give zipf, distributions or users, one of them", zipf)
         if users is not None and estimand != "users":
-            raise StudyError(
-                "with users there is no distribution that they are drawn from: leave estimand out",
-                argument="estimand",
-                value=estimand,
+            raise refusal(
+                "estimand", "with users there is no distribution that they are drawn from: leave estimand out", estimand
             )
         labelled = distributions if users is None else users
         if labelled is not None:
             num_categories = categories_of(labelled, num_categories, "distributions" if users is None else "users")
         if num_categories is None:
-            raise StudyError("num_categories is missing", argument="num_categories")
+            raise refusal("num_categories", "num_categories is missing")
 
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
@@ -206,7 +205,7 @@ class Study:
         if epsilon is None:
             designs = [each for each in (self.mechanism or {}).values() if isinstance(each, OneDesign)]
             if not designs or len(designs) < len(self.mechanism or ()):
-                raise StudyError("epsilon is missing", argument="epsilon")
+                raise refusal("epsilon", "epsilon is missing")
             epsilon = max(float(design(self.num_categories[-1]).epsilon) for design in designs)
         put("epsilon", several("epsilon", epsilon, positive))
         for value in self.epsilon:
@@ -223,13 +222,13 @@ class Study:
         if self.users is not None:
             given, num_users = num_users, self._total_users(self.users)
             if given is not None and several("num_users", given, integer) != (num_users,):
-                raise StudyError(
+                raise refusal(
+                    "num_users",
                     f"num_users is {as_toml(given)}, the users given are {num_users:,}; leave num_users out",
-                    argument="num_users",
-                    value=given,
+                    given,
                 )
         if num_users is None:
-            raise StudyError("num_users is missing", argument="num_users")
+            raise refusal("num_users", "num_users is missing")
         put("num_users", several("num_users", num_users, integer))
         check_rounds(self.mechanism or {}, self.num_categories, self.epsilon, max(self.num_users))
 
@@ -245,9 +244,7 @@ class Study:
             totals[name] = int(held.sum())
         if len(set(totals.values())) > 1:
             found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
-            raise StudyError(
-                f"populations with different numbers of users ({found}): study each alone", argument="users"
-            )
+            raise refusal("users", f"populations with different numbers of users ({found}): study each alone")
         return next(iter(totals.values()))
 
     def shares(self, population: float | str, num_categories: int) -> np.ndarray:
@@ -260,23 +257,23 @@ class Study:
         try:
             array = np.asarray(value(num_categories) if callable(value) else value)
         except Exception as error:
-            raise StudyError(
+            raise refusal(
+                argument,
                 f"distribution {population!r} failed for K = {num_categories}: {type(error).__name__}: {error}",
-                argument=argument,
-                value=population,
+                population,
             ) from error
         if array.shape != (num_categories,):
-            raise StudyError(
+            raise refusal(
+                argument,
                 f"distribution {population!r} has {shape_in_words(array.shape)} for K = {num_categories}",
-                argument=argument,
-                value=population,
+                population,
             )
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or (array < 0).any() or not array.any():
-            raise StudyError(
+            raise refusal(
+                argument,
                 f"distribution {population!r} must hold finite numbers, none negative and not all zero "
                 f"(K = {num_categories})",
-                argument=argument,
-                value=population,
+                population,
             )
         if self.users is not None:
             return array
@@ -456,7 +453,7 @@ def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
         given = {name: _with_functions(value, name, path) for name, value in table.items()}
         arguments = {name: given.pop(name) for name in _RUN_KEYS if name in given}
         if "estimators" not in given:
-            raise StudyError("estimators is missing", argument="estimators")
+            raise refusal("estimators", "estimators is missing")
         RunOptions(**arguments)
         return Study(**given), arguments
     except StudyError as error:
@@ -488,9 +485,7 @@ def _function(value: Any, argument: str, path: Path) -> Any:
     try:
         function = getattr(importlib.import_module(module), name)
     except Exception as error:
-        raise StudyError(
-            f"{value!r} cannot be imported: {type(error).__name__}: {error}", argument=argument, value=value
-        ) from error
+        raise refusal(argument, f"{value!r} cannot be imported: {type(error).__name__}: {error}", value) from error
     if not callable(function):
-        raise StudyError(f"{value!r} is not a function", argument=argument, value=value)
+        raise refusal(argument, f"{value!r} is not a function", value)
     return function

@@ -194,14 +194,8 @@ def draw_in_rows(
 ) -> tuple[Float[Array, "R W"], Int[Array, "R W"]]:
     """The collections of k-ary randomized response whose users are drawn: truths and counts of the reports, in rows.
 
-    Args:
-        rows: Their arrangement.
-        laws: The distributions, each in `rows.parts` rows.
-        points: `[F]`, configurations.
-        seeds: The number of each collection.
-        at: The configuration of each.
-        of_users: Whether the truth is the histogram of the users, and not their distribution.
-        most: Number of collections, where it is known and small.
+    The laws have `rows.parts` rows each. Collection number `seeds` is of configuration `at` of the points `[F]`; its
+    truth is the histogram of the users, or their distribution. `most` is a small number of collections, where known.
     """
     e1 = expm1_epsilon(points.epsilon)
     size = e1 + rows.length.astype(e1.dtype)

@@ -10,8 +10,8 @@ from refusals import blames
 import rrjax
 from rrjax import io
 from rrjax.cli.design import Randomizer
-from rrjax.cli.jobs import Wish, jobs_of
 from rrjax.cli.reading import Files, Reading
+from rrjax.cli.study import Wish, jobs_of
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.tallies import mechanism_of

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
+
 from rrjax.cli import cache
 from rrjax.numerics.programs import compiling_quickly, program
 from rrjax.study import Study, runner

@@ -24,7 +24,6 @@ from rrjax.estimators.histogram import (
     NUM_CELLS,
     SORTED_IN_ROWS_FROM,
     Atoms,
-    Cells,
     Histogram,
     Noise,
     largest_of,
@@ -188,22 +187,21 @@ def test_the_largest_of_very_many_are_found(name):
 def test_cells_keep_the_largest_counts_and_what_is_read_of_them():
     counts = collect(4, 5000, 1_000_000, 3.0, 1.3)
     data = evidence(counts, 3.0)
-    noise, largest = Noise.of(data), largest_of(data)
-    cells = Cells.of(noise, largest, NUM_CELLS)
+    cells = Histogram.of(data, "users")
     assert cells.weight.sum() == 5000
     assert np.bincount(cells.cell, minlength=NUM_CELLS).tolist() == cells.weight.tolist()
     top = np.argsort(-counts, kind="stable")[:64]
-    assert set(np.asarray(largest[1]).tolist()) == set(top.tolist())
+    assert set(np.asarray(largest_of(data)[1]).tolist()) == set(top.tolist())
     np.testing.assert_array_equal(cells.mean[cells.cell[top]], data.excess[top])
     # Within a cell counts differ by a part of their standard deviation.
     apart = np.abs(np.asarray(data.excess - cells.mean[cells.cell]))
     assert (apart / np.sqrt(np.maximum(counts, 1))).max() < 0.9
     # What is linear in the counts is read exactly between the first and the last mean, and never out of order.
-    (read,) = cells.read(data.excess, cells.mean)
+    (read,) = cells.read(cells.mean)
     inside = np.asarray(data.excess >= cells.mean[cells.weight > 0].min())
     np.testing.assert_allclose(read[inside], data.excess[inside], rtol=1e-4, atol=1e-2)
     assert (np.diff(np.asarray(read)[np.argsort(counts)]) >= 0).all()
-    atoms = Atoms.of(noise, largest[0][0])
+    atoms = cells.atoms
     assert atoms.share[0] == 0
     assert (np.diff(atoms.share) >= 0).all()
     assert np.abs(np.asarray(atoms.share) * 5000 - 1).min() <= 1e-6

@@ -32,10 +32,10 @@ from rrjax.mechanisms.longitudinal.protocol import again, check_rounds, drawn_bi
 from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
-from rrjax.numerics.least_squares import Regression, least_squares
 from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import looked_up
+from rrjax.numerics.solvers import Regression, least_squares
 
 
 @exportable
@@ -351,7 +351,7 @@ def _memoize(rappor, key, values):
         return CohortBits(jnp.where(inside, cohort, -1), bits)
 
     flat = jnp.asarray(rappor.filters).ravel()
-    return for_each_user(answer, key, (values,))
+    return for_each_user(answer, key, (values,), num_bits)
 
 
 @partial(jax.jit, static_argnums=3)

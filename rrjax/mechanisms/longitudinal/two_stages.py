@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped, UInt
 
+from rrjax import simulate
 from rrjax.data.arguments import as_scalar, as_values, check_key, float_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
@@ -65,7 +66,7 @@ class Answers(TwoStages):
         return jnp.log1p(e_last * -jnp.expm1(-repeated) / (1 + (self.num_answers - 1 + e_last) * jnp.exp(-repeated)))
 
     def _support_again(self, key, held, number, usable):
-        return self._second.collect(key, held).support
+        return simulate.randomized(key, held, self._second.epsilon)
 
     def _powers(self, supported: Int[Array, "U K"], named: Int[Array, "U T"]) -> tuple[Array, Array]:
         """R^{n_i} and Σ_z R^{n_z}, R = e^ε₂, for n_z reports that name z and n_i that support i, up to a factor.
@@ -137,7 +138,7 @@ class LongitudinalRandomizedResponse(Answers):
         rows = jnp.sort(reports.astype(jnp.int32), axis=1)
         return self._mixture(rows, self.single_round._sound(reports), reports.shape[1])
 
-    def memo_supports(self, seen, num_reports):
+    def _memo_supports(self, seen, num_reports):
         return self._powers(times_supported(self, seen), times_named(seen))
 
 
@@ -208,12 +209,12 @@ class LongitudinalLocalHashing(Answers):
             for buckets in histories.groupings(num_values, self.num_answers)
         ]
 
-    def own_memo(self, key: Array, value: Int[Array, ""]) -> UInt[Array, 2]:
+    def _own_memo(self, key: Array, value: Int[Array, ""]) -> UInt[Array, 2]:
         of_seed, of_memos = jax.random.split(key)
         seed = jax.random.bits(of_seed, (), jnp.uint32)
         bucket = buckets_of(seed, value.astype(jnp.uint32), jnp.uint32(self.num_answers), jnp).astype(jnp.int32)
         inside = (value >= 0) & (value < self.num_categories)
-        kept = super().own_memo(of_memos, jnp.where(inside, bucket, -1))
+        kept = super()._own_memo(of_memos, jnp.where(inside, bucket, -1))
         return jnp.stack([seed, kept.astype(jnp.uint32)])
 
     def report(self, key: Array, memo: ArrayLike) -> UInt[Array, "*s 2"]:
@@ -235,7 +236,7 @@ class LongitudinalLocalHashing(Answers):
         seen = jnp.concatenate([times_supported(self, reports), times_named(buckets)], axis=1)
         return self._mixture(seen, (buckets >= 0) & (buckets < self.num_answers), reports.shape[1])
 
-    def memo_supports(self, seen, num_reports):
+    def _memo_supports(self, seen, num_reports):
         return self._powers(seen[:, : self.num_categories], seen[:, self.num_categories :])
 
     def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
@@ -343,6 +344,10 @@ class LongitudinalUnaryEncoding(TwoStages):
         return Rates(1, 1, odds).astype(float_dtype())
 
     @property
+    def _memo_cells(self) -> int:
+        return self.num_categories
+
+    @property
     def _bits(self) -> BitsTwice:
         return BitsTwice(self.permanent, self.instantaneous)
 
@@ -370,7 +375,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         check_rounds(reports, "[N, T, K]")
         return self._mixture(jnp.sum(reports, axis=1, dtype=jnp.int32), sound, reports.shape[1])
 
-    def memo_supports(self, seen, num_reports):
+    def _memo_supports(self, seen, num_reports):
         return self._bits.posteriors(seen, num_reports - seen), 1
 
     def _support_again(self, key, held, number, usable):
@@ -386,15 +391,7 @@ class LongitudinalSymmetricUnaryEncoding(LongitudinalUnaryEncoding):
     """L-SUE, basic RAPPOR: `LongitudinalUnaryEncoding` with both encodings symmetric, under a name for files.
 
     One round is symmetric unary encoding at ε₁. Of RAPPOR's parameters, f/2 is the probability that a bit of the memo
-    is flipped, and q and p of its reports are 1 − q2 and q2.
-
-    Args:
-        num_categories: K, an integer, at least 2.
-        epsilon: ε∞, scalar, nats, for any number of reports of one value.
-        first_epsilon: ε₁, scalar, nats, for a single report; less than ε∞.
-
-    Raises:
-        ValueError: K < 2, an ε that is a number and not positive, or ε₁ not below ε∞.
+    is flipped, and q and p of its reports are 1 − q2 and q2. The arguments are K, ε∞ and ε₁ < ε∞, as there.
 
     Example:
         >>> import rrjax

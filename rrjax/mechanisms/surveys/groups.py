@@ -37,10 +37,10 @@ from rrjax.data.tally import Tally
 from rrjax.estimators import closed_form
 from rrjax.estimators.em import EMResult, ibu
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
-from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.solvers import with_derivative
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 MAX_OUTER_STEPS = 100

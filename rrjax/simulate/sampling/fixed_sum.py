@@ -19,8 +19,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, UInt
 
-from rrjax.numerics.bisection import first_place
 from rrjax.numerics.sharding import aligned, by_platform, is_explicit, looked_up, repeat
+from rrjax.numerics.solvers import first_place
 from rrjax.numerics.threefry import scaled_word
 from rrjax.simulate.sampling.streams import MAX_RATE_RATIO, Stream, binomial, poisson, rare_binomial
 

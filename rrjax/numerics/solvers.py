@@ -1,4 +1,6 @@
-"""Newton's method: damped, for a function of a few numbers or a likelihood with hidden values; and the interior point.
+"""Solvers for `jit` and `vmap`, and derivatives of what they find: bisection, Newton's method, least squares.
+
+Newton's method is damped, for a function of a few numbers or a likelihood with hidden values; and the interior point.
 
 **Damped ascent** (`ascend`). The gradient stays zero at the maximum, so the maximum moves by H⁻¹·(∂gradient/∂given),
     with H the negative Hessian. This is its derivative, in both modes; no step is differentiated.
@@ -25,17 +27,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.numerics.implicit import with_derivative
 from rrjax.numerics.products import matmul
+from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, one_by_one
 from rrjax.numerics.sums import accurate_sum
+
+T = TypeVar("T")
 
 LARGEST_STEP = 0.99
 """Largest length of an interior step, as a part of the way to the boundary, where a weight would be zero."""
@@ -43,6 +47,118 @@ DIAGONAL_EPSILONS = 8
 """Relative increase of a diagonal, in machine epsilons, so that rounding leaves the matrix positive."""
 USERS_IN_BLOCK = 4096
 """Number of users whose information is summed at a time."""
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def with_derivative(rule: Callable[[Array, Any, Any], Array], solution: Array, given: Any) -> Array:
+    """The solution itself, with the derivative in `given` by a rule.
+
+    `rule(solution, given, given_tangent)` returns the tangent of the solution. It solves the linear system of the
+    implicit function theorem and is itself differentiable, so derivatives of every order exist, forward and reverse.
+    """
+    del rule, given
+    return solution
+
+
+@with_derivative.defjvp
+def _jvp(rule, primals, tangents):
+    solution, given = with_derivative(rule, *primals), primals[1]
+    return solution, rule(solution, given, tangents[1])
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def without_derivative(values: T, message: str) -> T:
+    """The values themselves; a NotImplementedError with the message if a derivative is taken."""
+    del message
+    return values
+
+
+@without_derivative.defjvp
+def _refuse(message, primals, tangents):
+    del primals, tangents
+    raise NotImplementedError(message)
+
+
+def arithmetic_mean(low: Array, high: Array) -> Array:
+    """The middle of an interval."""
+    return (low + high) / 2
+
+
+def geometric_mean(low: Array, high: Array) -> Array:
+    """The middle of an interval on a logarithmic scale."""
+    return jnp.sqrt(low * high)
+
+
+def bisected(
+    is_too_low: Callable[[Array], Bool[Array, "*s"]],
+    low: Array,
+    high: Array,
+    num_steps: int,
+    middle: Callable[[Array, Array], Array] = arithmetic_mean,
+) -> tuple[Array, Array]:
+    """Both ends of intervals `[low, high]`, halved repeatedly around the point where `is_too_low` becomes false."""
+
+    def halve(_, interval):
+        low, high = interval
+        point = middle(low, high)
+        too_low = is_too_low(point)
+        return jnp.where(too_low, point, low), jnp.where(too_low, high, point)
+
+    return lax.fori_loop(0, num_steps, halve, (low, high))
+
+
+def first_place(is_before: Callable[[Array], Bool[Array, "*s"]], start: Int[Array, "*s"], size: int) -> Array:
+    """The first of the places `start, …, size` for which `is_before` is false; it must be true before and false after.
+
+    After the end of the search `is_before` is also called with `size`, and its result is not used.
+    """
+
+    def halve(_, span):
+        low, high = span
+        middle = (low + high) >> 1
+        before = (low < high) & is_before(middle)
+        return jnp.where(before, middle + 1, low), jnp.where(before, high, middle)
+
+    return lax.fori_loop(0, size.bit_length(), halve, (start, jnp.full_like(start, size)))[0]
+
+
+@exportable
+class Regression(NamedTuple):
+    """Shares of candidates by least squares.
+
+    Attributes:
+        theta: `[K]`, not negative. Their sum is below one if some users' values are no candidates.
+        violation: Scalar: largest violation of the conditions of the minimum, in shares of users.
+    """
+
+    theta: Float[Array, " K"]
+    violation: Float[Array, ""]
+
+
+def least_squares(gram: Float[Array, "K K"], target: Float[Array, " K"], num_steps: int) -> Regression:
+    """Minimizes θᵀGθ/2 − bᵀθ over θ ≥ 0.
+
+    References:
+        Nesterov, "A method for solving the convex programming problem with convergence rate O(1/k²)", 1983; O'Donoghue
+        and Candès, "Adaptive restart for accelerated gradient schemes", 2015.
+    """
+    rate = 1 / jnp.max(jnp.sum(gram, axis=1))  # no entry is negative: row sums bound the largest eigenvalue
+
+    def step(theta):
+        return jnp.maximum(theta - rate * (matmul(gram, theta) - target), 0)
+
+    def accelerated(_, state):
+        theta, extrapolated, momentum = state
+        new = step(extrapolated)
+        # A restart where the momentum points uphill.
+        momentum = jnp.where(jnp.sum((extrapolated - new) * (new - theta)) > 0, 1, momentum)
+        next_momentum = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
+        return new, new + (momentum - 1) / next_momentum * (new - theta), next_momentum
+
+    start = jnp.zeros_like(target)
+    state = aligned((start, start, jnp.ones((), target.dtype)), gram, target)
+    theta, _, _ = lax.fori_loop(0, num_steps, accelerated, state)
+    return Regression(theta, jnp.max(jnp.abs(theta - step(theta))))
 
 
 def raised(matrix: Float[Array, "M M"], diagonal: Float[Array, " M"]) -> Float[Array, "M M"]:
