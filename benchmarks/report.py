@@ -179,7 +179,7 @@ def _numbers(record: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What JSON holds of a `Timing`, a number of NumPy or JAX, or anything else."""
-    if hasattr(value, "item"):
-        return value.item()
+    """What JSON holds of a `Timing`, an array or a number of NumPy or JAX, or anything else."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)

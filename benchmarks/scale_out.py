@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import report
 from report import Table
-from study_process import ESTIMATORS, METRICS, start_jax
+from study_parts import ESTIMATORS, METRICS, start_jax
 from timing import pretty
 
 GRID: dict[str, Any] = {

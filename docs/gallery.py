@@ -19,6 +19,8 @@ import numpy as np
 import rrjax
 from rrjax import figures, inference
 from rrjax.figures import curves
+from rrjax.io import write_table
+from rrjax.study import Study, convergence
 
 IMAGES = Path(__file__).parent / "gallery"
 DPI, COLOURS = 72, 64
@@ -52,15 +54,16 @@ def folder() -> Path:
     words = np.array(["never", "sometimes", "often"])
     reported = np.asarray(rrjax.RandomizedResponse(3, 2.0).randomize(jax.random.key(0), uses))
     region = np.where(south, "south", "north")
-    write(where / "survey.csv", answer=words[reported], age=age, region=region)
-    write(where / "columns.csv", uses=words[uses], drinks=words[drinks], smokes=words[smokes], region=region)
-    write(where / "ages.csv", age=15 + 80 * rng.beta(2, 4, number))
+    answers = {"uses": words[uses], "drinks": words[drinks], "smokes": words[smokes], "region": region}
+    write_table(where / "survey.csv", {"answer": words[reported], "age": age, "region": region})
+    write_table(where / "columns.csv", answers)
+    write_table(where / "ages.csv", {"age": 15 + 80 * rng.beta(2, 4, number)})
     words = np.array(["no", "yes"])
     has, innocuous, asked = rng.random(number) < 0.2, rng.random(number) < 0.4, rng.random(number) < 0.5
     sensitive = rng.random(number) < np.where(asked, 0.7, 0.3)
-    answers = words[np.where(sensitive, has, innocuous).astype(int)]
-    write(where / "dice.csv", answer=answers, die=np.where(asked, "first", "second"))
-    columns = [flag for name in ("uses", "drinks", "smokes", "region") for flag in ("--column", name)]
+    said = words[np.where(sensitive, has, innocuous).astype(int)]
+    write_table(where / "dice.csv", {"answer": said, "die": np.where(asked, "first", "second")})
+    columns = [flag for name in answers for flag in ("--column", name)]
     made = {
         "columns.parquet": ["columns.csv", *columns, "--apart", "--epsilon", "10"],
         "ages.parquet": [
@@ -72,12 +75,6 @@ def folder() -> Path:
         command = [sys.executable, "-m", "rrjax", "randomize", *flags, "--seed", "0", "--out", name]
         subprocess.run(command, cwd=where, check=True, capture_output=True)
     return where
-
-
-def write(path: Path, **columns: Any) -> None:
-    """Writes a CSV."""
-    rows = zip(*columns.values(), strict=True)
-    path.write_text("\n".join(",".join(map(str, row)) for row in [tuple(columns), *rows]))
 
 
 def survey() -> rrjax.Reports:
@@ -93,8 +90,6 @@ def columns() -> Any:
 @cache
 def study() -> Any:
     """A small grid."""
-    from rrjax.study import Study
-
     return Study(
         estimators=["mle_star", "inv_p", "inv_n", "empirical_bayes"],
         num_categories=[10, 100],
@@ -109,8 +104,6 @@ def study() -> Any:
 @cache
 def visits() -> Any:
     """A study of a data set."""
-    from rrjax.study import Study
-
     counts = np.round(1e5 * np.asarray(rrjax.simulate.zipf(100, 1.5))).astype(int)
     result = Study(
         estimators=["mle_star", "inv_n", "empirical_bayes"],
@@ -130,13 +123,6 @@ def profiles() -> Any:
         {name: inference.profile(counts, 2.0, place) for place, name in enumerate(names)},
         limits={name: (float(limits.lower[at]), float(limits.upper[at])) for at, name in enumerate(names)},
     )
-
-
-def paths() -> Any:
-    """How EM converges."""
-    from rrjax.study import convergence
-
-    return figures.convergence(convergence(num_users=[1000], epsilon=[1.0, 2.0, 4.0], zipf=[1.3]))
 
 
 FIGURES: dict[str, Callable[[], Any]] = {
@@ -174,7 +160,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "overview": lambda: figures.overview(study(), "mse", zipf=2.0),
     "closest": lambda: figures.closest(study().sel(zipf=[2.0])),
     "wins": lambda: figures.wins(study().sel(zipf=[2.0]), estimator="empirical_bayes"),
-    "convergence": paths,
+    "convergence": lambda: figures.convergence(convergence(num_users=[1000], epsilon=[1.0, 2.0, 4.0], zipf=[1.3])),
 }
 """Name of the image → how it is drawn."""
 

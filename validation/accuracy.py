@@ -14,9 +14,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import math
-import os
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,12 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax import io
 from rrjax.data.tally import evidence
 from rrjax.estimators.histogram import Atoms, Histogram, Noise
 from rrjax.study import paper
+from validation.runner import FOLDER, WHERE, Table, chosen, geometric_mean, progress, run, where
 
 NAMES = ("InvN", "MLE*", "InvP", "Emp. Bayes", "oracle")
 OTHERS = 3
@@ -200,11 +196,9 @@ def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any
 
 def measure(grid: list[tuple[str, np.ndarray, list[tuple[int, float]]]], num_seeds: int) -> list[dict[str, Any]]:
     """A row for each setting, with its `errors`."""
-    rows, begin, last = [], time.perf_counter(), 0
+    rows = []
     for name, shares, settings in grid:
-        if len(shares) != last:
-            print(f"K = {len(shares):,}: at {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-        last = len(shares)
+        progress(f"{name}, K = {len(shares):,}")
         keys = jax.random.split(jax.random.key(len(shares)), num_seeds)
         for num_users, epsilon in settings:
             found = errors(keys, jnp.asarray(shares, jnp.float32), jnp.int32(num_users), jnp.float32(epsilon))
@@ -214,49 +208,63 @@ def measure(grid: list[tuple[str, np.ndarray, list[tuple[int, float]]]], num_see
     return rows
 
 
-def relate(row: dict[str, Any], target: int, metric: int) -> dict[str, Any]:
-    """Means, and the ratios to the best of the three with their standard errors, paired over the seeds."""
-    error = row["errors"][:, target, metric].T
-    mean = error.mean(1)
-    mean, error, inverted = mean[:-1], error[:-1], mean[-1]
-    best = int(mean[:OTHERS].argmin())
+def relate(errors: np.ndarray, floored: bool = True) -> dict[str, Any]:
+    """Of errors `[seeds, estimators and the inversion]`: means, and the ratios to the best of the three.
+
+    Standard errors of the ratios are paired over the seeds.
+    """
+    mean = errors.mean(0)
+    best = int(np.nanargmin(mean[:OTHERS]))
     # What is exact up to rounding is no better than what is exact.
-    scale = max(mean[best], FLOOR * inverted if metric == 0 else 0, 1e-13)
+    scale = max(mean[best], FLOOR * mean[-1] if floored else 0, 1e-13)
+    mean, errors = mean[:-1], errors[:, :-1]
     ratio = np.maximum(mean, 1e-13) / scale
     with np.errstate(invalid="ignore"):
-        rest = error - ratio[:, None] * error[best]
-        deviation = rest.std(1, ddof=1) / math.sqrt(error.shape[1]) / scale
+        rest = errors - ratio * errors[:, [best]]
+        deviation = rest.std(0, ddof=1) / math.sqrt(len(errors)) / scale
     return {"mean": mean, "best": best, "ratio": ratio, "standard_error": deviation}
 
 
+def realized(errors: np.ndarray, claims: np.ndarray) -> list[str]:
+    """Median and 95 % quantile of squared errors `[settings, seeds]` over the sums of variances, `claims[..., 0]`.
+
+    First where the prior is determined, then where it is not (`claims[..., 1]`).
+    """
+    cells = []
+    for weak in (False, True):
+        chosen = (claims[:, :, 1] > 0.5) == weak
+        some = chosen.any(1)
+        sums = [np.where(chosen, each, 0).sum(1)[some] for each in (errors, claims[:, :, 0])]
+        ratio = sums[0] / np.maximum(sums[1], 1e-30)
+        cells += [f"{np.median(ratio):.2f}", f"{np.quantile(ratio, 0.95):.2f}"] if some.any() else ["–", "–"]
+    return cells
+
+
+REALIZED = ("median", "95 % quantile", "undetermined: median", "95 % quantile")
+
+
 def over(ratios: np.ndarray) -> float:
-    return math.exp(np.log(np.maximum(ratios, LEAST)).mean())
+    return geometric_mean(np.maximum(ratios, LEAST))
 
 
-def summary(rows: list[dict[str, Any]], where: str, target: int, metric: int) -> Table:
-    ratios = np.array([relate(row, target, metric)["ratio"] for row in rows])
-    worst = [relate(rows[int(ratios[:, index].argmax())], target, metric) for index in range(len(NAMES))]
+def summary(rows: list[dict[str, Any]], grid: str, target: int, metric: int) -> Table:
+    related = [relate(row["errors"][:, target, metric], metric == 0) for row in rows]
+    ratios = np.array([each["ratio"] for each in related])
     few, many = np.array([row["K"] <= FEW for row in rows]), np.array([row["K"] >= MANY for row in rows])
     lines = []
     for index, name in enumerate(NAMES):
         one = ratios[:, index]
-        lines.append(
-            [
-                name,
-                f"{over(one):.3f}",
-                f"{np.median(one):.2f}",
-                f"{np.quantile(one, 0.9):.2f}",
-                f"{one.max():.3g} ± {worst[index]['standard_error'][index]:.1g}",
-                f"{(one <= 1.05).mean():.0%}",
-                f"{over(one[few]):.2f}, {one[few].max():.3g}" if few.any() else "–",
-                f"{over(np.maximum(one, LEAST)[many] / np.maximum(ratios[many, -1], LEAST)):.2f}"
-                if many.any()
-                else "–",
-            ]
-        )
+        worst = related[int(one.argmax())]["standard_error"][index]
+        small = f"{over(one[few]):.2f}, {one[few].max():.3g}" if few.any() else "–"
+        large = np.maximum(one, LEAST)[many] / np.maximum(ratios[many, -1], LEAST)
+        lines.append([
+            name, f"{over(one):.3f}", f"{np.median(one):.2f}", f"{np.quantile(one, 0.9):.2f}",
+            f"{one.max():.3g} ± {worst:.1g}", f"{(one <= 1.05).mean():.0%}", small,
+            f"{over(large):.2f}" if many.any() else "–",
+        ])  # fmt: skip
     title = ["", "geometric mean", "median", "90 % quantile", "max ± standard error", "within 5 % of the best"]
     return Table(
-        f"{where}: {list(METRICS)[metric]} relative to the best of the three, against {WORDS[TARGETS[target]]}",
+        f"{grid}: {list(METRICS)[metric]} relative to the best of the three, against {WORDS[TARGETS[target]]}",
         [*title, f"K ≤ {FEW}: mean, max", f"K ≥ {MANY}: over the oracle's"],
         lines,
         f"Over {len(rows)} settings; means over the seeds, then ratios. Ratios below {LEAST} enter geometric means as "
@@ -266,10 +274,10 @@ def summary(rows: list[dict[str, Any]], where: str, target: int, metric: int) ->
 
 def divergences(parts: dict[str, list[dict[str, Any]]]) -> Table:
     lines = []
-    for where, rows in parts.items():
+    for grid, rows in parts.items():
         mean = np.array([row["errors"][:, 0, 2, :-1].mean(0) for row in rows])
         finite = np.isfinite(mean).mean(0)
-        lines.append([where, *(f"{share:.0%}" for share in finite)])
+        lines.append([grid, *(f"{share:.0%}" for share in finite)])
     return Table(
         "KL divergence of the users' shares from the estimate",
         ["finite in all seeds", *NAMES],
@@ -280,75 +288,52 @@ def divergences(parts: dict[str, list[dict[str, Any]]]) -> Table:
 
 def claims(parts: dict[str, list[dict[str, Any]]]) -> Table:
     lines = []
-    for where, rows in parts.items():
+    for grid, rows in parts.items():
         for target, name in enumerate(TARGETS):
-            error = np.concatenate([row["errors"][:, target, 0, OTHERS] for row in rows]).reshape(len(rows), -1)
+            error = np.array([row["errors"][:, target, 0, OTHERS] for row in rows])
             claim = np.array([row["claims"][:, target] for row in rows])
-            cells = [where, name]
-            for weak in (False, True):
-                chosen = (claim[:, :, 1] > 0.5) == weak
-                some = chosen.any(1)
-                if not some.any():
-                    cells += ["–", "–"]
-                    continue
-                sums = [np.where(chosen, each, 0).sum(1)[some] for each in (error, claim[:, :, 0])]
-                ratio = sums[0] / np.maximum(sums[1], 1e-30)
-                cells += [f"{np.median(ratio):.2f}", f"{np.quantile(ratio, 0.95):.2f}"]
-            lines.append([*cells, f"{claim[:, :, 2].mean():.1%}"])
+            lines.append([grid, name, *realized(error, claim), f"{claim[:, :, 2].mean():.1%}"])
     return Table(
         "What empirical Bayes claims: realized squared errors over the sums of its variances",
-        ["", "against", "median", "95 % quantile", "undetermined: median", "95 % quantile", "order of the counts kept"],
+        ["", "against", *REALIZED, "order of the counts kept"],
         lines,
         "Per setting, over its seeds; a prior is undetermined where the counts hardly distinguish the categories.",
     )
 
 
-def extremes(rows: list[dict[str, Any]], where: str, target: int) -> Table:
-    related = [relate(row, target, 0) for row in rows]
+def extremes(rows: list[dict[str, Any]], grid: str, target: int) -> Table:
+    related = [relate(row["errors"][:, target, 0]) for row in rows]
     order = np.argsort([-found["ratio"][OTHERS] for found in related])[:LISTED]
     lines = []
     for index in order:
         row, found = rows[index], related[index]
-        lines.append(
-            [
-                f"{row['K']:,}, {row['N']:,}, {row['epsilon']:g}, {row['population']}",
-                *(f"{x:.2g}" for x in found["mean"]),
-                NAMES[found["best"]],
-                f"{found['ratio'][OTHERS]:.3g} ± {found['standard_error'][OTHERS]:.2g}",
-            ]
-        )
+        ratio = f"{found['ratio'][OTHERS]:.3g} ± {found['standard_error'][OTHERS]:.2g}"
+        lines.append([where(row), *(f"{x:.2g}" for x in found["mean"]), NAMES[found["best"]], ratio])
     return Table(
-        f"{where}: where empirical Bayes loses most, against {WORDS[TARGETS[target]]}",
-        ["K, N, ε, population", *NAMES, "best of three", "ratio ± standard error"],
+        f"{grid}: where empirical Bayes loses most, against {WORDS[TARGETS[target]]}",
+        [WHERE, *NAMES, "best of three", "ratio ± standard error"],
         lines,
         "Mean squared errors, summed over the categories.",
     )
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="collections drawn in each setting")
-    options = parser.parse_args()
-    folder = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    seeds = min(options.seeds, 4) if options.quick else options.seeds
-    parts = {where: measure(grid, seeds) for where, grid in grids(folder, options.quick).items()}
+def kept(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The setting of a row and its mean errors, as the result keeps them; −1 is one that is not finite."""
+    mean = row["errors"].mean(0)
+    return chosen(row, *names) | {"mean": np.where(np.isfinite(mean), mean, -1).round(12)}
+
+
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    parts = {grid: measure(some, options.number) for grid, some in grids(FOLDER, options.quick).items()}
     tables = []
     for metric, target in ((0, 0), (0, 1), (1, 0)):
-        tables.extend(summary(rows, where, target, metric) for where, rows in parts.items())
-    tables.append(divergences(parts))
-    tables.append(claims(parts))
-    tables.extend(extremes(rows, where, target) for target in range(2) for where, rows in parts.items())
-    record = {
-        where: [
-            {key: row[key] for key in ("K", "N", "epsilon", "population")}
-            | {"mean": np.where(np.isfinite(mean := row["errors"].mean(0)), mean, -1).round(12).tolist()}
-            for row in rows
-        ]
-        for where, rows in parts.items()
-    }
-    data = {"seeds": seeds, "estimators": NAMES, "targets": TARGETS, "metrics": list(METRICS), "rows": record}
-    report.publish(options, "accuracy", "How close every estimator comes", tables, data)
+        tables.extend(summary(rows, grid, target, metric) for grid, rows in parts.items())
+    tables += [divergences(parts), claims(parts)]
+    tables.extend(extremes(rows, grid, target) for target in range(2) for grid, rows in parts.items())
+    rows = {grid: [kept(row, "K", "N", "epsilon", "population") for row in rows] for grid, rows in parts.items()}
+    facts = {"seeds": options.number, "estimators": NAMES, "targets": TARGETS, "metrics": list(METRICS)}
+    return tables, facts | {"rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "How close every estimator comes", ("seeds", 20, 4))

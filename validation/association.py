@@ -16,10 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.inference import association, cramers_v, independence_test, mutual_information, odds_ratios
 from rrjax.mechanisms import Product
+from validation.runner import FLOAT, Table, covers, error, run
 
 SHAPES = {(2, 2): 2_000, (3, 4): 5_000, (6, 6): 20_000}
 """K × L, and the number of users."""
@@ -102,11 +101,10 @@ def of_intervals(theta: np.ndarray, keys: jax.Array, counts: jax.Array, product:
     true = {"v": float(cramers_v(theta)), "information": max(float(mutual_information(theta)), 0.0)}
 
     def of(limits, value):
-        near = 1e-6  # of the truth in float32
         return {
-            "coverage": float(((limits.lower <= value + near) & (value <= limits.upper + near)).mean()),
-            "too_high": float((limits.lower > value + near).mean()),
-            "too_low": float((limits.upper < value - near).mean()),
+            "coverage": float(covers(limits, value, FLOAT).mean()),
+            "too_high": float((limits.lower > value + FLOAT).mean()),
+            "too_low": float((limits.upper < value - FLOAT).mean()),
             "width": float(np.median(limits.upper - limits.lower)),
         }
 
@@ -138,15 +136,17 @@ def setting(name: str, theta: np.ndarray, users: int, epsilon: float, number: in
     }  # fmt: skip
 
 
-def simulated(number: int, shapes: Any = SHAPES, hard: Any = HARD) -> tuple[list[Table], dict[str, Any]]:
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    number, shapes = options.number, [(2, 2)] if options.quick else SHAPES
     settings = [
         (name, table(shape, STRENGTHS[name]), SHAPES[shape], epsilon)
         for shape in shapes
         for epsilon in EPSILONS
         for name in STRENGTHS
     ]
-    settings += [(name, *given, 2.0) for name, given in hard.items()]
-    settings += [(name, *given) for name, given in MODERATE.items()] if hard else []
+    if not options.quick:
+        settings += [(name, *given, 2.0) for name, given in HARD.items()]
+        settings += [(name, *given) for name, given in MODERATE.items()]
     found = [setting(*given, number, seed) for seed, given in enumerate(settings)]
     names = [
         [f"{row['shape'][0]} × {row['shape'][1]}", f"{row['users']:,}", f"{row['epsilon']:g}", row["strength"]]
@@ -167,7 +167,6 @@ def simulated(number: int, shapes: Any = SHAPES, hard: Any = HARD) -> tuple[list
         [*name, *(f"{each:.3f}" for each in (row["true"]["v"], row["median_v"], row["mean_v"], row["mean_plain_v"]))]
         for name, row in zip(names, found, strict=True)
     ]
-    error = np.sqrt(0.95 * 0.05 / number)
     first = ["table", "N", "ε", "columns", "V"]
     tables = [
         Table(
@@ -176,9 +175,9 @@ def simulated(number: int, shapes: Any = SHAPES, hard: Any = HARD) -> tuple[list
             covered,
             f"{number:,} collections in each setting, {number // FEWER:,} of them for the intervals of V and the "
             f"information, in float32; {DRAWS} draws of an interval, {SHUFFLES} of a test. A coverage or a size has a "
-            f"standard error of {error:.4f}, one of V or the information of {error * np.sqrt(FEWER):.4f}. Above, "
-            "below: intervals that lie above and below the true V. Widths are medians. Odds ratios: against the first "
-            "row and column, the mean of all cells and the smallest.",
+            f"standard error of {error(0.95, number):.4f}, one of V or the information of "
+            f"{error(0.95, number // FEWER):.4f}. Above, below: intervals that lie above and below the true V. Widths "
+            "are medians. Odds ratios: against the first row and column, the mean of all cells and the smallest.",
         ),
         Table(
             "Estimates of V",
@@ -190,13 +189,5 @@ def simulated(number: int, shapes: Any = SHAPES, hard: Any = HARD) -> tuple[list
     return tables, {"settings": found}
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--collections", type=int, default=2000, help="of each setting")
-    options = parser.parse_args()
-    tables, record = simulated(120, [(2, 2)], {}) if options.quick else simulated(options.collections)
-    report.publish(options, "association", "Association of columns that were randomized apart", tables, record)
-
-
 if __name__ == "__main__":
-    main()
+    run(study, "Association of columns that were randomized apart", ("collections", 2000, 120))

@@ -7,10 +7,7 @@ the categories that are there, and the normal interval of MLE* (estimate ± 1.96
 
 from __future__ import annotations
 
-import itertools
 import math
-import sys
-import time
 from typing import Any
 
 import jax
@@ -18,34 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax import inference
+from validation.runner import WHERE, Table, covers, error, population, run, settings, where
 
 LEVEL, FDR = 0.95, 0.05
 GRID = {
     "K": (2, 5, 20, 50, 200, 1000),
+    "population": ("dense", "sparse", "point mass"),
     "N": (1_000, 100_000),
     "epsilon": (0.5, 1.0, 2.0, 4.0),
-    "population": ("dense", "sparse", "point mass"),
 }
-QUICK = {"K": (2, 20), "N": (1_000,), "epsilon": (1.0, 4.0), "population": ("dense", "point mass")}
+QUICK = {"K": (2, 20), "population": ("dense", "point mass"), "N": (1_000,), "epsilon": (1.0, 4.0)}
 CELLS = 2**18
 """Collections × categories in a chunk."""
 LISTED = 12
 COLUMNS = ("exact", "worst_category", "bonferroni", "sidak", "wilson", "normal", "size", "fdp", "support_fdp", "power")
-
-
-def population(name: str, num_categories: int) -> np.ndarray:
-    """Dense: all hold something, by a Zipf law of exponent ½. Sparse: a tenth of them, at least one, equally."""
-    rank = np.arange(num_categories)
-    if name == "dense":
-        weights = 1 / np.sqrt(rank + 1.0)
-    elif name == "sparse":
-        weights = (rank < max(1, num_categories // 10)).astype(float)
-    else:
-        weights = (rank == 0).astype(float)
-    return (weights / weights.sum()).astype(np.float32)
 
 
 @jax.jit
@@ -55,8 +39,8 @@ def judge(keys: jax.Array, theta: jax.Array, num_users: jax.Array, epsilon: jax.
     def one(key: jax.Array) -> dict[str, jax.Array]:
         counts = rrjax.simulate.counts(key, theta, num_users, epsilon)
 
-        def covers(limits: inference.Intervals) -> jax.Array:
-            return (limits.lower <= theta) & (theta <= limits.upper)
+        def covered(**options: Any) -> jax.Array:
+            return covers(inference.intervals(counts, epsilon, LEVEL, **options), theta)
 
         def false_share(listed: jax.Array) -> jax.Array:
             return jnp.sum(listed & absent) / jnp.maximum(jnp.sum(listed), 1)
@@ -66,13 +50,12 @@ def judge(keys: jax.Array, theta: jax.Array, num_users: jax.Array, epsilon: jax.
         half = 1.96 * jnp.nan_to_num(inference.standard_errors(counts, epsilon))
         found = inference.discoveries(counts, epsilon, FDR)
         strict = inference.discoveries(counts, epsilon, FDR, dependence="any")
-        exact = covers(inference.intervals(counts, epsilon, LEVEL))
         return {
-            "exact": exact,
-            "wilson": covers(inference.intervals(counts, epsilon, LEVEL, method="wilson")),
+            "exact": covered(),
+            "wilson": covered(method="wilson"),
             "normal": jnp.abs(estimate - theta) <= half,
-            "bonferroni": jnp.all(covers(inference.intervals(counts, epsilon, LEVEL, simultaneous="bonferroni"))),
-            "sidak": jnp.all(covers(inference.intervals(counts, epsilon, LEVEL, simultaneous="sidak"))),
+            "bonferroni": jnp.all(covered(simultaneous="bonferroni")),
+            "sidak": jnp.all(covered(simultaneous="sidak")),
             "rejected": (inference.p_values(counts, epsilon) <= 0.05) & absent,
             "fdp": false_share(found),
             "fdp_squared": false_share(found) ** 2,
@@ -90,32 +73,25 @@ def judge(keys: jax.Array, theta: jax.Array, num_users: jax.Array, epsilon: jax.
 def measure(grid: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """A row for each setting, of means over its collections."""
     rows: list[dict[str, Any]] = []
-    for num_categories in grid["K"]:
-        begin = time.perf_counter()
-        chunks = max(1, math.ceil(number * num_categories / CELLS))
+    for setting in settings(grid):
+        theta = population(setting["population"], setting["K"])
+        chunks = max(1, math.ceil(number * theta.size / CELLS))
         size = math.ceil(number / chunks)
-        keys = jax.random.split(jax.random.key(num_categories), (chunks, size))
-        for name, users, epsilon in itertools.product(grid["population"], grid["N"], grid["epsilon"]):
-            theta = population(name, num_categories)
-            sums = judge(keys, theta, jnp.int32(users), jnp.float32(epsilon))
-            mean = {key: np.asarray(value, np.float64).sum(0) / (chunks * size) for key, value in sums.items()}
-            absent = theta == 0
-            rows.append(
-                {"K": num_categories, "N": users, "epsilon": epsilon, "population": name, "collections": chunks * size}
-                | {key: float(value.mean()) for key, value in mean.items() if key not in ("rejected", "fdp_squared")}
-                | {
-                    "worst_category": float(mean["exact"].min()),
-                    "worst_normal": float(mean["normal"].min()),
-                    "size": float(mean["rejected"][absent].mean()) if absent.any() else None,
-                    "fdp_se": math.sqrt(max(mean["fdp_squared"] - mean["fdp"] ** 2, 0) / (chunks * size)),
-                }
-            )
-        print(f"K = {num_categories:,}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        keys = jax.random.split(jax.random.key(theta.size), (chunks, size))
+        sums = judge(keys, theta, jnp.int32(setting["N"]), jnp.float32(setting["epsilon"]))
+        mean = {key: np.asarray(value, np.float64).sum(0) / (chunks * size) for key, value in sums.items()}
+        absent = theta == 0
+        means = {key: float(value.mean()) for key, value in mean.items() if key not in ("rejected", "fdp_squared")}
+        rows.append(
+            {**setting, "collections": chunks * size, **means}
+            | {
+                "worst_category": float(mean["exact"].min()),
+                "worst_normal": float(mean["normal"].min()),
+                "size": float(mean["rejected"][absent].mean()) if absent.any() else None,
+                "fdp_se": math.sqrt(max(mean["fdp_squared"] - mean["fdp"] ** 2, 0) / (chunks * size)),
+            }
+        )
     return rows
-
-
-def error(share: float, number: int) -> float:
-    return math.sqrt(share * (1 - share) / number)
 
 
 def summary(rows: list[dict[str, Any]]) -> Table:
@@ -163,28 +139,20 @@ def summary(rows: list[dict[str, Any]]) -> Table:
 
 def worst(rows: list[dict[str, Any]], title: str, key: str, least: bool) -> Table:
     order = sorted((row for row in rows if row[key] is not None), key=lambda row: row[key] * (1 if least else -1))
-    lines = [[setting(row), *("" if row[c] is None else f"{row[c]:.4f}" for c in COLUMNS)] for row in order[:LISTED]]
-    return Table(title, ["K, N, ε, population", *(name.replace("_", " ") for name in COLUMNS)], lines)
+    lines = [[where(row), *("" if row[c] is None else f"{row[c]:.4f}" for c in COLUMNS)] for row in order[:LISTED]]
+    return Table(title, [WHERE, *(name.replace("_", " ") for name in COLUMNS)], lines)
 
 
-def setting(row: dict[str, Any]) -> str:
-    return f"{row['K']:,}, {row['N']:,}, {row['epsilon']:g}, {row['population']}"
-
-
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--collections", type=int, default=10_000, help="simulated in each setting")
-    options = parser.parse_args()
-    rows = measure(QUICK if options.quick else GRID, 500 if options.quick else options.collections)
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    rows = measure(QUICK if options.quick else GRID, options.number)
     tables = [
         summary(rows),
         worst(rows, "where the default covers least", "exact", True),
         worst(rows, "where simultaneous intervals cover least", "bonferroni", True),
         worst(rows, "where discoveries are false most often", "fdp", False),
     ]
-    record = {"level": LEVEL, "fdr": FDR, "rows": rows}
-    report.publish(options, "calibration", "Calibration of the inference", tables, record)
+    return tables, {"level": LEVEL, "fdr": FDR, "rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "Calibration of the inference", ("collections", 10_000, 500))

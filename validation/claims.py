@@ -6,15 +6,14 @@ of its standard errors.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.data.errors import ArgumentError
 from rrjax.study import paper
+from validation import runner
 
 SIGMAS = 3.0
 """Standard errors of the paired difference beyond which a claim is violated."""
@@ -150,20 +149,18 @@ def _testable(dataset: xr.Dataset) -> bool:
     return {"mle_star", "inv_p", "inv_n"} <= estimators and {"mse", "nll"} <= set(dataset.data_vars)
 
 
-def main() -> None:
-    options = report.parser(__doc__).parse_args()
-    study = paper.study(num_seeds=4, figures=[1]) if options.quick else paper.study()
-    assert study is not None
-    claims = check_claims(study.run(seed=0))
-    table = Table(
-        f"{len(study.configurations()):,} configurations × {study.num_seeds} collections",
+def study(options: Any) -> tuple[list[runner.Table], dict[str, Any]]:
+    made = paper.study(num_seeds=4, figures=[1]) if options.quick else paper.study()
+    assert made is not None
+    claims = check_claims(made.run(seed=0))
+    table = runner.Table(
+        f"{len(made.configurations()):,} configurations × {made.num_seeds} collections",
         ["claim", "whose", "configurations", "violated", "the most blatant violation"],
         [[each.claim, each.source, f"{each.configurations:,}", f"{each.violated:,}", each.worst] for each in claims],
         "Violated: beyond three standard errors of the paired difference, and beyond what float32 rounds.",
     )
-    record = {"seeds": study.num_seeds, "claims": [each._asdict() for each in claims]}
-    report.publish(options, "claims", "What is said of the estimators", [table], record)
+    return [table], {"seeds": made.num_seeds, "claims": [each._asdict() for each in claims]}
 
 
 if __name__ == "__main__":
-    main()
+    runner.run(study, "What is said of the estimators")

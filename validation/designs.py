@@ -16,10 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
 
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax import mechanisms
 from rrjax.models import fit
+from validation.runner import Table, error, run
 
 N = 2000
 COEFFICIENTS = {2: [[0.8], [-0.7], [0.5]], 3: [[0.3, -0.2], [0.6, -0.4], [-0.4, 0.5]]}
@@ -158,13 +157,13 @@ def covered(found: list[dict[str, Any]], title: str) -> Table:
         lists = ((row["coverage"], 3), (row["deviations"], 2), (row["bias"], 2))
         cells = [" ".join(f"{each:.{digits}f}" for each in values.ravel()) for values, digits in lists]
         rows.append([
-            row["design"], f"{epsilon:.2f}" if np.isfinite(epsilon) else "∞", f"{row['converged']:,}",
+            row["design"], "∞" if epsilon == "infinite" else f"{epsilon:.2f}", f"{row['converged']:,}",
             f"{row['coverage'].mean():.4f}", *cells,
         ])  # fmt: skip
     coefficients = sum(row["coverage"].size for row in found)
     note = (
         f"{number:,} surveys of N = {N:,} respondents each, in float32. A coverage has a standard error of "
-        f"{np.sqrt(0.95 * 0.05 / number):.4f}; {sum(map(outside, found))} of {coefficients} coefficients lie outside "
+        f"{error(0.95, number):.4f}; {sum(map(outside, found))} of {coefficients} coefficients lie outside "
         f"of {GOAL[0]:.2f} to {GOAL[1]:.2f}. Lists: by covariate (intercept, normal, binary), within it by answer. "
         "Deviation: of the estimates. Bias: their mean less the truth, in deviations, with a standard error of "
         f"{1 / np.sqrt(number):.3f}."
@@ -174,10 +173,12 @@ def covered(found: list[dict[str, Any]], title: str) -> Table:
     )
 
 
-def simulated(number: int, directs: int, more: int = MORE) -> tuple[list[Table], dict[str, Any]]:
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    number, directs, more = options.number, 1 if options.quick else DIRECT, 0 if options.quick else MORE
     first, second, equal = [], [], []
     for place, case in enumerate(LAWS):
-        facts = {"epsilon": float(case.design.epsilon)}
+        epsilon = float(case.design.epsilon)
+        facts = {"epsilon": epsilon if np.isfinite(epsilon) else "infinite"}
         first.append(coverage(place, number) | facts)
         if more and outside(first[-1]):
             second.append(coverage(place, more * number, again=True) | facts)
@@ -193,26 +194,8 @@ def simulated(number: int, directs: int, more: int = MORE) -> tuple[list[Table],
         equal,
         f"Of {directs} surveys for each design. Standard errors in float64; scipy's are of differences of slopes.",
     ))  # fmt: skip
-    return tables, {"designs": _plain(first), "again": _plain(second)}
-
-
-def _plain(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with what JSON holds; an infinite ε is a text."""
-
-    def one(value: Any) -> Any:
-        value = value.tolist() if isinstance(value, np.ndarray) else value
-        return "infinite" if value == np.inf else value
-
-    return [{name: one(value) for name, value in row.items()} for row in found]
-
-
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--surveys", type=int, default=2000, help="of each design")
-    options = parser.parse_args()
-    tables, record = simulated(60, 1, 0) if options.quick else simulated(options.surveys, DIRECT)
-    report.publish(options, "designs", "Regressions of survey designs", tables, record)
+    return tables, {"designs": first, "again": second}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "Regressions of survey designs", ("surveys", 2000, 60))

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-import time
 from functools import partial
 from typing import Any
 
@@ -22,19 +20,18 @@ from jax.scipy.special import entr
 from scipy import stats
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax import inference
+from validation.runner import WHERE, Table, covers, error, population, progress, run, settings, where
 
 LEVEL = 0.95
 GOAL = 0.945
 GRID = {
     "K": (2, 5, 20, 100),
+    "population": ("uniform", "Zipf", "spiked", "point mass"),
     "N": (200, 2_000, 50_000),
     "epsilon": (0.5, 1.0, 3.0),
-    "population": ("uniform", "Zipf", "spiked", "point mass"),
 }
-QUICK = {"K": (5,), "N": (200, 2_000), "epsilon": (1.0, 3.0), "population": ("Zipf", "point mass")}
+QUICK = {"K": (5,), "population": ("Zipf", "point mass"), "N": (200, 2_000), "epsilon": (1.0, 3.0)}
 COMBINED = 2_000
 """N of differences and strata."""
 PARTS, SHARES = (1.0, 0.5, 0.2, 0.1), (0.4, 0.3, 0.2, 0.1)
@@ -48,23 +45,11 @@ RIGOROUS = (*NORMAL, "median")
 ALONE = ("group, exact", "group, normal", "mean, conservative", "mean, normal", "median")
 TOGETHER = ("difference, conservative", "difference, normal", "strata, conservative", "strata, normal")
 POSTERIOR = {"K": (5, 20), "epsilon": (2.0,), "population": ("prior", "Zipf", "spiked")}
-CHAIN = {"num_chains": 1, "num_draws": 200, "num_warmup": 200, "thin": 5}
+CHAIN = {"num_draws": 50, "num_warmup": 200, "thin": 5}
 WEIGHTED = {"K": (5, 20), "N": (200, 2_000), "epsilon": (1.0, 3.0), "spread": (0.3, 1.0)}
 LISTED = 12
 OUTCOMES = 1500
 """Of a binomial law: six standard deviations to either side."""
-
-
-def population(name: str, num_categories: int) -> np.ndarray:
-    """Spiked: one half at the last category, the rest equally. Point mass: on the first one, an extreme value."""
-    rank = np.arange(num_categories)
-    weights = {
-        "uniform": np.ones(num_categories),
-        "Zipf": 1 / (rank + 1.0),
-        "spiked": np.where(rank == num_categories - 1, num_categories - 1.0, 1.0),
-        "point mass": (rank == 0).astype(float),
-    }[name]
-    return (weights / weights.sum()).astype(np.float32)
 
 
 @partial(jax.jit, static_argnums=4)
@@ -81,8 +66,7 @@ def drawn(keys: jax.Array, theta: jax.Array, num_users: jax.Array, epsilon: jax.
 
 def judge(found: inference.Estimate, true: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
     """Whether it covers, and its width; the true value is a sum in float32."""
-    slack = 2e-7 * size
-    return (found.lower <= true + slack) & (true <= found.upper + slack), found.upper - found.lower
+    return covers(found, true, 2e-7 * size), found.upper - found.lower
 
 
 @partial(jax.jit, static_argnums=3)
@@ -93,7 +77,7 @@ def alone(counts: jax.Array, theta: jax.Array, epsilon: jax.Array, method: str) 
     if what == "median":
         true = jnp.argmax(jnp.cumsum(theta) >= 0.5 - 1e-6)
         found = jax.vmap(lambda c: inference.quantile(c, epsilon, level=LEVEL))(counts[:, 0])
-        return (found.lower <= true) & (true <= found.upper), found.upper - found.lower
+        return covers(found, true), found.upper - found.lower
     numbers = np.arange(size) % 2 if what == "group" else np.arange(size)
     options: dict[str, Any] = {"values": numbers.astype(np.float32), "level": LEVEL, "method": kind}
     estimate = partial(inference.linear_functional, **options)
@@ -121,26 +105,20 @@ def together(
 def measure(grid: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """A row for each setting and method."""
     rows: list[dict[str, Any]] = []
-    for size in grid["K"]:
-        begin = time.perf_counter()
-        keys = jax.random.split(jax.random.key(size), number)
-        for name, users, epsilon in itertools.product(grid["population"], grid["N"], grid["epsilon"]):
-            theta, e = population(name, size), jnp.float32(epsilon)
-            counts = drawn(keys, theta, jnp.int32(users), e, len(PARTS))
-            found = {method: alone(counts, theta, e, method) for method in ALONE}
-            if users == COMBINED:
-                # Of the same keys, but other parts of them than the first collection.
-                twice = drawn(keys, theta, jnp.int32(users), 2 * e, len(PARTS))[:, 1]
-                found |= {method: together(counts, twice, theta, e, method) for method in TOGETHER}
-            means = {method: [float(np.mean(np.asarray(part, np.float64))) for part in value]
-                     for method, value in found.items()}  # fmt: skip
-            for method, (coverage, width) in means.items():
-                normal = means[NORMAL[method]][1] if method in NORMAL else 0.0
-                rows.append(
-                    {"K": size, "N": users, "epsilon": epsilon, "population": name, "method": method,
-                     "coverage": coverage, "width": width, "relative": width / normal if normal > 0 else None}
-                )  # fmt: skip
-        print(f"K = {size:,}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    for setting in settings(grid):
+        keys = jax.random.split(jax.random.key(setting["K"]), number)
+        theta, e = population(setting["population"], setting["K"]), jnp.float32(setting["epsilon"])
+        counts = drawn(keys, theta, jnp.int32(setting["N"]), e, len(PARTS))
+        found = {method: alone(counts, theta, e, method) for method in ALONE}
+        if setting["N"] == COMBINED:
+            # Of the same keys, but other parts of them than the first collection.
+            twice = drawn(keys, theta, jnp.int32(setting["N"]), 2 * e, len(PARTS))[:, 1]
+            found |= {method: together(counts, twice, theta, e, method) for method in TOGETHER}
+        means = {name: [float(np.mean(np.asarray(part, np.float64))) for part in each] for name, each in found.items()}
+        for method, (coverage, width) in means.items():
+            normal = means[NORMAL[method]][1] if method in NORMAL else 0.0
+            relative = width / normal if normal > 0 else None
+            rows.append({**setting, "method": method, "coverage": coverage, "width": width, "relative": relative})
     return rows
 
 
@@ -159,21 +137,13 @@ def exact_coverage(num_categories: int, users: int, epsilon: float, theta: np.nd
 
 
 def exact_groups(grid: dict[str, Any]) -> tuple[Table, list[dict[str, Any]]]:
-    names = ("K", "N", "epsilon", "population")
-    rows: list[dict[str, Any]] = [
-        dict(zip(names, each, strict=True)) for each in itertools.product(*(grid[name] for name in names))
-    ]
+    rows = list(settings(grid))
     for row in rows:
         row["coverage"] = exact_coverage(row["K"], row["N"], row["epsilon"], population(row["population"], row["K"]))
     order = sorted(rows, key=lambda row: row["coverage"])[:LISTED]
-    lines = [[f"{row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['population']}", f"{row['coverage']:.5f}"]
-             for row in order]  # fmt: skip
+    lines = [[where(row), f"{row['coverage']:.5f}"] for row in order]
     note = f"The least of {len(rows)} settings, from the binomial law itself: by it, no setting may be below 0.95."
-    return Table("group, exact: coverage without simulation", ["K, N, ε, population", "coverage"], lines, note), rows
-
-
-def error(share: float, number: int) -> float:
-    return math.sqrt(share * (1 - share) / number)
+    return Table("group, exact: coverage without simulation", [WHERE, "coverage"], lines, note), rows
 
 
 def summary(rows: list[dict[str, Any]], number: int) -> Table:
@@ -200,10 +170,10 @@ def summary(rows: list[dict[str, Any]], number: int) -> Table:
 
 def listed(rows: list[dict[str, Any]], title: str, methods: tuple[str, ...], number: int) -> Table:
     order = sorted((row for row in rows if row["method"] in methods), key=lambda row: row["coverage"])[:LISTED]
-    lines = [[f"{row['method']}: {row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['population']}",
+    lines = [[f"{row['method']}: {where(row)}",
               f"{row['coverage']:.4f}", f"{error(row['coverage'], number):.4f}", f"{row['width']:.4g}"]
              for row in order]  # fmt: skip
-    return Table(title, ["interval: K, N, ε, population", "coverage", "s.e.", "mean width"], lines)
+    return Table(title, [f"interval: {WHERE}", "coverage", "s.e.", "mean width"], lines)
 
 
 def widths(rows: list[dict[str, Any]]) -> Table:
@@ -229,21 +199,20 @@ def entropies(keys: jax.Array, theta: jax.Array, epsilon: jax.Array, prior: bool
         counts = rrjax.simulate.counts(of_counts, true, COMBINED, epsilon)
         result = inference.posterior(of_posterior, counts, epsilon, **CHAIN)
         found = result.credible_functional(lambda theta: jnp.sum(entr(theta)), LEVEL)
-        value = jnp.sum(entr(true))
-        return (found.lower <= value) & (value <= found.upper), found.upper - found.lower
+        return covers(found, jnp.sum(entr(true))), found.upper - found.lower
 
     return jax.vmap(one)(keys)
 
 
 def of_posterior(number: int) -> tuple[Table, list[dict[str, Any]]]:
-    rows, begin = [], time.perf_counter()
+    rows = []
+    progress("posterior")
     for size, epsilon, name in itertools.product(*POSTERIOR.values()):
         theta = population("uniform" if name == "prior" else name, size)
         keys = jax.random.split(jax.random.key(size), number)
         coverage, width = entropies(keys, theta, jnp.float32(epsilon), name == "prior")
         rows.append({"K": size, "epsilon": epsilon, "population": name, "coverage": float(coverage.mean()),
                      "width": float(width.mean())})  # fmt: skip
-    print(f"posterior: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     lines = [[f"{row['K']}, {row['epsilon']:g}, {row['population']}", f"{row['coverage']:.3f}",
               f"{error(row['coverage'], number):.3f}", f"{row['width']:.3f}"] for row in rows]  # fmt: skip
     note = (
@@ -284,13 +253,13 @@ def surveyed(
 
 
 def of_weights(number: int) -> tuple[Table, list[dict[str, Any]]]:
-    rows, begin = [], time.perf_counter()
+    rows = []
+    progress("weights")
     for size, users, epsilon, spread in itertools.product(*WEIGHTED.values()):
         keys = jax.random.split(jax.random.key(size + users), number)
         found = surveyed(keys, jnp.float32(epsilon), (size, users), jnp.float32(spread))
         weighted, plain = (float(each.mean()) for each in found)
         rows.append({"K": size, "N": users, "epsilon": epsilon, "spread": spread, "weighted": weighted, "plain": plain})
-    print(f"weights: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     lines = [[f"{row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['spread']:g}", f"{row['weighted']:.4f}",
               f"{error(row['weighted'], number):.4f}", f"{row['plain']:.4f}"] for row in rows]  # fmt: skip
     note = (
@@ -301,15 +270,12 @@ def of_weights(number: int) -> tuple[Table, list[dict[str, Any]]]:
     return Table("mean from weighted reports", header, lines, note), rows
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--collections", type=int, default=4_000, help="simulated in each setting")
-    options = parser.parse_args()
-    number = 400 if options.quick else options.collections
-    rows = measure(QUICK if options.quick else GRID, number)
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    number, grid = options.number, QUICK if options.quick else GRID
+    rows = measure(grid, number)
     weights, weighted = of_weights(number // 2)
     draws, posterior = of_posterior(min(number // 2, 300))
-    groups, exact = exact_groups(QUICK if options.quick else GRID)
+    groups, exact = exact_groups(grid)
     tables = [
         summary(rows, number),
         groups,
@@ -319,10 +285,9 @@ def main() -> None:
         weights,
         draws,
     ]
-    record = {"level": LEVEL, "collections": number, "rows": rows, "exact": exact, "weighted": weighted,
-              "posterior": posterior}  # fmt: skip
-    report.publish(options, "functionals", "Statements beyond shares", tables, record)
+    parts = {"rows": rows, "exact": exact, "weighted": weighted, "posterior": posterior}
+    return tables, {"level": LEVEL, "collections": number, **parts}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "Statements beyond shares", ("collections", 4_000, 400))

@@ -1,7 +1,5 @@
 """Regression on randomized covariates: bias, coverage and tests over many simulated surveys.
 
-    python validation/hidden.py [--quick] [--surveys N]
-
 Three categories of a randomized outcome depend on a known covariate of three values, and on two randomized ones of two
 and three categories. These depend on the known covariate and on each other. N = 10,000 users report all three columns,
 each by randomized response; or two of the three, drawn at random. For comparison the reports of the covariates are
@@ -22,10 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.mechanisms import RandomizedResponse
 from rrjax.models import fit, fit_hidden, likelihood_ratio_test, wald_test
+from validation.runner import Coefficients, Table, run
 
 N = 10_000
 COEFFICIENTS = [[-0.2, 0.2], [0.5, -0.4], [0.8, 0.3], [-0.5, 0.6], [0.0, 0.0]]
@@ -87,7 +84,8 @@ def many(keys: jax.Array, epsilon: float, number: int) -> dict[str, jax.Array]:
     return jax.lax.map(lambda key: one(key, epsilon, number), keys, batch_size=BATCH)
 
 
-def simulated(surveys: int) -> tuple[list[Table], list[dict[str, Any]]]:
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    surveys = options.number
     rows, tests, record = [], [], []
     true = np.asarray(COEFFICIENTS)
     for place, (number, epsilon) in enumerate((number, epsilon) for number in (3, 2) for epsilon in EPSILONS):
@@ -97,24 +95,21 @@ def simulated(surveys: int) -> tuple[list[Table], list[dict[str, Any]]]:
         seconds = time.perf_counter() - begin
         kept = found["converged"] > 0
         part = {name: leaf[kept] for name, leaf in found.items()}
-        count, errors = int(kept.sum()), part["errors"]
-        away = (part["coefficients"].mean(0) - true) / (part["coefficients"].std(0, ddof=1) / np.sqrt(count))
-        covered = (np.abs(part["coefficients"] - true) <= 1.959964 * errors).mean(0)
-        ratio = errors.mean(0) / part["coefficients"].std(0, ddof=1)
+        count, each = int(kept.sum()), Coefficients(true, part["coefficients"], part["errors"])
+        ratio = part["errors"].mean(0) / each.deviation
         naive = part["naive"].mean(0) if number == len(SIZES) else np.full_like(true, np.nan)
         low, high = np.sort(naive[2:4].ravel() / true[2:4].ravel())[[0, -1]]
         attenuation = f"{low:.2f} – {high:.2f}" if number == len(SIZES) else "–"
         sizes = {name: (part[name] <= 0.05).mean() for name in TESTS}
         rows.append([
-            f"{number}", f"{epsilon:g}", f"{count:,} of {surveys:,}", f"{np.abs(away).max():.1f}",
-            f"{covered.mean():.4f}", f"{covered.min():.3f} – {covered.max():.3f}",
+            f"{number}", f"{epsilon:g}", f"{count:,} of {surveys:,}", f"{np.abs(each.away).max():.1f}", *each.cells(),
             f"{ratio.min():.2f} – {ratio.max():.2f}", attenuation,
         ])  # fmt: skip
         tests.append([f"{number}", f"{epsilon:g}", *(f"{each:.3f}" for each in sizes.values()), f"{seconds:.0f} s"])
         record.append({"columns_reported": number, "epsilon": epsilon, "surveys": surveys, "converged": count,
-                       "true": COEFFICIENTS, "mean": part["coefficients"].mean(0).tolist(),
-                       "standard_errors_away": away.tolist(), "coverage": covered.tolist(),
-                       "naive_mean": naive.tolist() if number == len(SIZES) else None,
+                       "true": COEFFICIENTS, "mean": each.mean,
+                       "standard_errors_away": each.away, "coverage": each.coverage,
+                       "naive_mean": naive if number == len(SIZES) else None,
                        "size": sizes, "seconds": seconds})  # fmt: skip
     return [
         Table(
@@ -134,16 +129,8 @@ def simulated(surveys: int) -> tuple[list[Table], list[dict[str, Any]]]:
             "How often each rejects that the last dummy means nothing. Time of all surveys, each fitted three times, "
             "compilation included.",
         ),
-    ], record  # fmt: skip
-
-
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--surveys", type=int, default=1000, help="in each setting")
-    options = parser.parse_args()
-    tables, record = simulated(200 if options.quick else options.surveys)
-    report.publish(options, "hidden", "Regression on randomized covariates", tables, {"settings": record})
+    ], {"settings": record}  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "Regression on randomized covariates", ("surveys", 1000, 200))

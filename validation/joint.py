@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import os
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.mechanisms import Product, Sampled, SampledWithFakes
+from validation.runner import FOLDER, Table, geometric_mean, progress, run, squared
 
 COLUMNS = {"workclass": 1, "education": 3, "marital": 5, "occupation": 6, "relationship": 7, "race": 8, "sex": 9}
 COLUMNS |= {"income": 14}
@@ -88,10 +84,6 @@ def product_of(values: Sequence[np.ndarray], epsilon: float, kind: Any = Product
     return kind([rrjax.RandomizedResponse(int(own.max()) + 1, epsilon) for own in values], **options)
 
 
-def squared(found: Any, truth: np.ndarray) -> float:
-    return float(np.sum((np.asarray(found, float) - truth) ** 2))
-
-
 def margins(product: Any, theta: Any) -> list[np.ndarray]:
     return [np.asarray(product.marginal(theta, [place])) for place in range(len(product.shape))]
 
@@ -149,11 +141,7 @@ def ways(values: Sequence[np.ndarray], epsilon: float, seed: int) -> dict[str, l
     return found
 
 
-def geometric(ratios: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(ratios))))
-
-
-def tables(rows: list[dict[str, Any]]) -> list[Table]:
+def table(rows: list[dict[str, Any]]) -> Table:
     names = ("EM, stopped", "MLE", "joint Bayes")
     body, ratios = [], {"2": [], "more": []}
     for row in rows:
@@ -164,24 +152,12 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
         body.append([*cells, *(f"{each:.2f}" for each in (*over, *beside))])
     for title, found in (("pairs", ratios["2"]), ("three and four columns", ratios["more"])):
         if found:
-            body.append(
-                [
-                    f"**{title}, geometric mean**",
-                    "",
-                    "",
-                    "",
-                    *(f"**{geometric(each):.2f}**" for each in np.transpose(found)),
-                ]
-            )
+            means = [f"**{geometric_mean(each):.2f}**" for each in np.transpose(found)]
+            body.append([f"**{title}, geometric mean**", "", "", "", *means])
     head = ["columns", "cells", "ε of each", "InvP", *(f"{name} / InvP" for name in names)]
     head += ["margins, MLE", "margins, joint Bayes"]
-    return [
-        Table(
-            "Squared error of joint shares, over that of the projected inversion; of margins, over columns alone",
-            head,
-            body,
-        )
-    ]
+    title = "Squared error of joint shares, over that of the projected inversion; of margins, over columns alone"
+    return Table(title, head, body)
 
 
 def table_of_ways(rows: list[dict[str, Any]]) -> Table:
@@ -190,46 +166,33 @@ def table_of_ways(rows: list[dict[str, Any]]) -> Table:
         mean = {name: np.mean([seed[name] for seed in row["ways"]], axis=0) for name in row["ways"][0]}
         first = mean[next(iter(mean))]
         for name, (single, pair) in mean.items():
-            cells = [
-                ", ".join(row["columns"]),
-                f"{row['epsilon']:g}",
-                name,
-                f"{single:.2g}",
-                f"{single / first[0]:.2f}",
-            ]
-            body.append([*cells, "" if np.isnan(pair) else f"{pair:.2g}"])
+            cells = [", ".join(row["columns"]), f"{row['epsilon']:g}", name, f"{single:.2g}"]
+            body.append([*cells, f"{single / first[0]:.2f}", "" if np.isnan(pair) else f"{pair:.2g}"])
     head = ["columns", "ε of a record", "a user reports", "columns", "over one of all", "pairs"]
     return Table("Squared error of single columns and of pairs, by the way to spend ε", head, body)
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=10, help="collections in each setting")
-    options = parser.parse_args()
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     jax.config.update("jax_enable_x64", True)
-    folder = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not (folder / "adult.data.gz").exists():
-        print(f"left out: {folder / 'adult.data.gz'} is not there (see RRJAX_DATA)")
-        return
-    data, begin = adult(folder), time.perf_counter()
-    seeds = 2 if options.quick else options.seeds
+    data, seeds, quick = adult(FOLDER), range(options.number), options.quick
     rows, spent = [], []
-    for columns in (PAIRS[2:3] + MORE[3:]) if options.quick else PAIRS + MORE:
+    some = EPSILONS[1:2] if quick else EPSILONS
+    for columns, epsilon in itertools.product(PAIRS[2:3] + MORE[3:] if quick else PAIRS + MORE, some):
+        progress(f"{columns}, ε = {epsilon:g}")
         values = [data[name] for name in columns]
-        for epsilon in EPSILONS[1:2] if options.quick else EPSILONS:
-            print(f"{columns}, ε = {epsilon:g}: at {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-            found = [errors(values, epsilon, seed) for seed in range(seeds)]
-            cells = int(np.prod([own.max() + 1 for own in values]))
-            rows.append({"columns": columns, "cells": cells, "epsilon": epsilon, "joint": [f["joint"] for f in found]})
-            rows[-1]["margins"] = [f["margins"] for f in found]
-    for columns in (SIX[-2:],) if options.quick else (SIX[3:], SIX):
-        for epsilon in EPSILONS[1:2] if options.quick else EPSILONS[1:]:
-            print(f"{len(columns)} columns, ε = {epsilon:g}: at {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-            found = [ways([data[name] for name in columns], epsilon, seed) for seed in range(seeds)]
-            spent.append({"columns": columns, "epsilon": epsilon, "ways": found})
-    shown = [*tables(rows), table_of_ways(spent)]
-    report.publish(options, "joint", "How close joint distributions come", shown, {"joint": rows, "ways": spent})
+        found = [errors(values, epsilon, seed) for seed in seeds]
+        cells = int(np.prod([own.max() + 1 for own in values]))
+        parts = {name: [each[name] for each in found] for name in ("joint", "margins")}
+        rows.append({"columns": columns, "cells": cells, "epsilon": epsilon, **parts})
+    for columns, epsilon in itertools.product((SIX[-2:],) if quick else (SIX[3:], SIX), some if quick else some[1:]):
+        progress(f"{len(columns)} columns, ε = {epsilon:g}")
+        found = [ways([data[name] for name in columns], epsilon, seed) for seed in seeds]
+        spent.append({"columns": columns, "epsilon": epsilon, "ways": found})
+    return [table(rows), table_of_ways(spent)], {"joint": rows, "ways": spent}
 
 
 if __name__ == "__main__":
-    main()
+    if (FOLDER / "adult.data.gz").exists():
+        run(study, "How close joint distributions come", ("seeds", 10, 2))
+    else:
+        print(f"left out: {FOLDER / 'adult.data.gz'} is not there (see RRJAX_DATA)")

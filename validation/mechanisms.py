@@ -10,10 +10,6 @@ same counts, so the errors differ by the precision alone.
 from __future__ import annotations
 
 import itertools
-import math
-import os
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.data.linear_maps import Dense
 from rrjax.mechanisms import MECHANISMS
+from validation.runner import FOLDER, Table, progress, run
 
 NAMES = ("InvN", "InvP", "MLE, whole reports", "support counts", "whole reports")
-OTHERS = 3
 WHOLE = 100
 """The largest K with the likelihood of whole reports here."""
 LISTED = 12
@@ -77,26 +71,17 @@ def errors(name: str, shares: np.ndarray, num_users: int, epsilon: float, num_se
     return {"errors": np.array(rows), "claims": np.array(claims)}
 
 
-def relate(row: dict[str, Any]) -> dict[str, Any]:
-    mean = row["errors"].mean(0)
-    best = int(np.nanargmin(mean[:OTHERS]))
-    scale = max(mean[best], accuracy.FLOOR * mean[-1], 1e-13)
-    ratio = np.maximum(mean[:-1], 1e-13) / scale
-    rest = row["errors"][:, :-1] - ratio * row["errors"][:, [best]]
-    return {"ratio": ratio, "best": best, "deviation": rest.std(0, ddof=1) / math.sqrt(len(rest)) / scale}
-
-
 def summary(rows: list[dict[str, Any]], title: str, note: str) -> Table:
     lines = []
     for name in dict.fromkeys(row["mechanism"] for row in rows):
-        some = [relate(row) for row in rows if row["mechanism"] == name]
+        some = [accuracy.relate(row["errors"]) for row in rows if row["mechanism"] == name]
         cells = [name]
         for place in range(1, len(NAMES)):
             one = np.array([found["ratio"][place] for found in some])
             if np.isnan(one).any():
                 cells.append("–")
                 continue
-            worst = some[int(one.argmax())]["deviation"][place]
+            worst = some[int(one.argmax())]["standard_error"][place]
             cells.append(f"{accuracy.over(one):.2f}, {np.quantile(one, 0.9):.2f}, {one.max():.2f} ± {worst:.1g}")
         lines.append(cells)
     return Table(
@@ -105,38 +90,23 @@ def summary(rows: list[dict[str, Any]], title: str, note: str) -> Table:
 
 
 def losses(rows: list[dict[str, Any]]) -> Table:
-    ordered = sorted(((relate(row), row) for row in rows), key=lambda pair: -pair[0]["ratio"][-1])
-    lines = [
-        [
-            f"{row['mechanism']}: {row['population']}, N = {row['N']:,}, ε = {row['epsilon']:g}",
-            NAMES[found["best"]],
-            f"{found['ratio'][-2]:.2f}",
-            f"{found['ratio'][-1]:.2f} ± {found['deviation'][-1]:.1g}",
-        ]
-        for found, row in ordered[:LISTED]
-    ]
+    ordered = sorted(((accuracy.relate(row["errors"]), row) for row in rows), key=lambda pair: -pair[0]["ratio"][-1])
+    lines = []
+    for found, row in ordered[:LISTED]:
+        name = f"{row['mechanism']}: {row['population']}, N = {row['N']:,}, ε = {row['epsilon']:g}"
+        whole = f"{found['ratio'][-1]:.2f} ± {found['standard_error'][-1]:.1g}"
+        lines.append([name, NAMES[found["best"]], f"{found['ratio'][-2]:.2f}", whole])
     return Table("Where empirical Bayes loses most", ["", "best of three", "support counts", "whole reports"], lines)
 
 
 def claims(rows: list[dict[str, Any]]) -> Table:
     lines = []
     for name in dict.fromkeys(row["mechanism"] for row in rows):
-        cells = [name]
-        for weak in (False, True):
-            ratios = []
-            for row in rows:
-                chosen = (row["claims"][:, 1] > 0.5) == weak
-                if row["mechanism"] == name and chosen.any():
-                    claimed = row["claims"][chosen, 0].sum()
-                    ratios.append(row["errors"][chosen, len(NAMES) - 1].sum() / max(claimed, 1e-30))
-            cells += [f"{np.median(ratios):.2f}", f"{np.quantile(ratios, 0.95):.2f}"] if ratios else ["–", "–"]
-        lines.append(cells)
-    return Table(
-        "Realized squared errors over the sums of its variances",
-        ["", "median", "95 % quantile", "undetermined: median", "95 % quantile"],
-        lines,
-        "Per setting, over its seeds.",
-    )
+        some = [row for row in rows if row["mechanism"] == name]
+        errors = np.array([row["errors"][:, len(NAMES) - 1] for row in some])
+        lines.append([name, *accuracy.realized(errors, np.array([row["claims"] for row in some]))])
+    title = "Realized squared errors over the sums of its variances"
+    return Table(title, ["", *accuracy.REALIZED], lines, "Per setting, over its seeds.")
 
 
 def precisions(folder: Path, num_seeds: int, quick: bool) -> tuple[Table, list[dict[str, Any]]]:
@@ -147,11 +117,8 @@ def precisions(folder: Path, num_seeds: int, quick: bool) -> tuple[Table, list[d
         for number, epsilon in ((1000, 2.0), (30_000, 1.0))
     ]
     for size in (1000,) if quick else (1000, 30_000):
-        makers = {
-            "one holds all": accuracy.holders(1),
-            "ten hold all": accuracy.holders(10),
-            "Zipf 1": accuracy.zipf(1),
-        }
+        makers = {f"{name} all": accuracy.holders(n) for name, n in (("one holds", 1), ("ten hold", 10))}
+        makers["Zipf 1"] = accuracy.zipf(1)
         settings += [(f"{name}, K = {size:,}", make(size), 100_000, 4.0) for name, make in makers.items()]
     lines, record = [], []
     for name, shares, number, epsilon in settings:
@@ -172,40 +139,29 @@ def precisions(folder: Path, num_seeds: int, quick: bool) -> tuple[Table, list[d
     return Table(title, ["", "float32", "float64", "ratio"], lines), record
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="collections drawn in each setting")
-    options = parser.parse_args()
-    folder = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    seeds = min(options.seeds, 2) if options.quick else options.seeds
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     names = list(MECHANISMS)[1:3] if options.quick else [name for name in MECHANISMS if name != "randomized-response"]
-    rows, begin = [], time.perf_counter()
+    rows = []
     for name in names:
-        print(f"{name}: at {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-        settings = itertools.product(populations(folder, options.quick).items(), (1000, 20_000), (1.0, 3.0))
+        progress(name)
+        settings = itertools.product(populations(FOLDER, options.quick).items(), (1000, 20_000), (1.0, 3.0))
         for (population, shares), number, epsilon in settings:
             setting = {"mechanism": name, "population": population, "K": len(shares), "N": number, "epsilon": epsilon}
-            rows.append(setting | errors(name, shares, number, epsilon, seeds))
+            rows.append(setting | errors(name, shares, number, epsilon, options.number))
     few, many = ([row for row in rows if (row["K"] <= accuracy.FEW) == small] for small in (True, False))
     words = "geometric mean, 90 % quantile, maximum ± standard error"
     tables = [summary(few, f"Up to {accuracy.FEW} categories, against the best of three: {words}", "")]
-    if many:
-        note = f"From {WHOLE + 1} categories on without the likelihood of whole reports here."
-        tables += [
-            summary(part, f"{size:,} categories, against the best of three: {words}", note)
-            for size in (100, 1000)
-            if (part := [row for row in many if row["K"] == size])
-        ]
-    table, precision = precisions(folder, seeds, options.quick)
-    tables += [losses(rows), claims(rows), table]
-    record = [
-        {key: row[key] for key in ("mechanism", "population", "K", "N", "epsilon")}
-        | {"mean": np.where(np.isfinite(mean := row["errors"].mean(0)), mean, -1).round(12).tolist()}
-        for row in rows
+    note = f"From {WHOLE + 1} categories on without the likelihood of whole reports here."
+    tables += [
+        summary(part, f"{size:,} categories, against the best of three: {words}", note)
+        for size in (100, 1000)
+        if (part := [row for row in many if row["K"] == size])
     ]
-    data = {"seeds": seeds, "estimators": NAMES, "rows": record, "precisions": precision}
-    report.publish(options, "mechanisms", "How close empirical Bayes comes for every mechanism", tables, data)
+    table, precision = precisions(FOLDER, options.number, options.quick)
+    tables += [losses(rows), claims(rows), table]
+    record = [accuracy.kept(row, "mechanism", "population", "K", "N", "epsilon") for row in rows]
+    return tables, {"seeds": options.number, "estimators": NAMES, "rows": record, "precisions": precision}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "How close empirical Bayes comes for every mechanism", ("seeds", 20, 2))

@@ -9,10 +9,6 @@ shares, but not who holds which.
 
 from __future__ import annotations
 
-import math
-import os
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
+from validation.runner import FOLDER, Table, geometric_mean, progress, ratio_of_means, run
 
 NAMES = ("InvP", "MLE*", "Emp. Bayes", "Ordered Bayes", "best fixed width", "oracle without order")
 PLAIN, ORDERED, WIDTH = 2, 3, 4
@@ -102,11 +97,11 @@ def errors(keys: jax.Array, true: jax.Array, epsilon: jax.Array) -> tuple[jax.Ar
 
 
 def measure(folder: Path, quick: bool, num_seeds: int) -> list[dict[str, Any]]:
-    rows, begin = [], time.perf_counter()
+    rows = []
     for number, (name, (num_users, shares, means)) in enumerate(populations(folder).items()):
         if quick and len(shares) > 100:
             continue
-        print(f"{name}: at {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        progress(name)
         true = np.random.default_rng(number).multinomial(num_users, shares)
         for epsilon in EPSILONS[1:3] if quick else EPSILONS:
             keys = jax.random.split(jax.random.key(number), num_seeds)
@@ -123,20 +118,12 @@ def measure(folder: Path, quick: bool, num_seeds: int) -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]], title: str) -> Table:
     lines, ratios = [], []
     for row in rows:
-        own, plain = row["errors"][:, ORDERED], row["errors"][:, PLAIN]
-        ratio = own.mean() / plain.mean()
-        error = (own - ratio * plain).std(ddof=1) / math.sqrt(len(own)) / plain.mean()
+        ratio, error = ratio_of_means(row["errors"][:, ORDERED], row["errors"][:, PLAIN])
         ratios.append(ratio)
-        lines.append(
-            [
-                row["population"],
-                f"{row['epsilon']:g}",
-                *(f"{x:.2g}" for x in row["errors"].mean(0)),
-                f"{ratio:.2f} ± {error:.2f}",
-                ", ".join(f"{x:.2f}" for x in row["beliefs"]),
-            ]
-        )
-    mean, quantile = math.exp(np.log(ratios).mean()), np.quantile(ratios, 0.9)
+        means = [f"{x:.2g}" for x in row["errors"].mean(0)]
+        beliefs = ", ".join(f"{x:.2f}" for x in row["beliefs"])
+        lines.append([row["population"], f"{row['epsilon']:g}", *means, f"{ratio:.2f} ± {error:.2f}", beliefs])
+    mean, quantile = geometric_mean(ratios), np.quantile(ratios, 0.9)
     return Table(
         title,
         ["population", "ε", *NAMES, "Ordered / Emp. Bayes", "beliefs"],
@@ -146,25 +133,16 @@ def table(rows: list[dict[str, Any]], title: str) -> Table:
     )
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=40, help="collections drawn in each setting")
-    options = parser.parse_args()
-    folder = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    seeds = min(options.seeds, 4) if options.quick else options.seeds
-    rows = measure(folder, options.quick, seeds)
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    rows = measure(FOLDER, options.quick, options.number)
     tables = [
         table([row for row in rows if row["ordered"]], "Where neighbours are alike"),
         table([row for row in rows if not row["ordered"]], "Where the order means nothing"),
     ]
-    plain = [
-        {key: row[key] for key in ("population", "K", "N", "epsilon", "ordered")}
-        | {"mean": row["errors"].mean(0).round(12).tolist(), "beliefs": row["beliefs"].round(4).tolist()}
-        for row in rows
-    ]
-    data = {"seeds": seeds, "estimators": NAMES, "rows": plain}
-    report.publish(options, "ordered", "How close ordered Bayes comes", tables, data)
+    names = ("population", "K", "N", "epsilon", "ordered")
+    plain = [accuracy.kept(row, *names) | {"beliefs": row["beliefs"].round(4)} for row in rows]
+    return tables, {"seeds": options.number, "estimators": NAMES, "rows": plain}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "How close ordered Bayes comes", ("seeds", 40, 4))

@@ -22,10 +22,9 @@ import jax
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection, SupportMechanism
 from rrjax.mechanisms.longitudinal import LongitudinalRandomizedResponse
+from validation.runner import Table, run, squared
 
 USERS, TURNS = 1000, 10
 EPSILONS = [2 + 2 * step / 7 for step in range(8)]
@@ -122,7 +121,7 @@ def package() -> dict[str, tuple[Callable[[int], Any], Callable[[list[Any]], np.
     return calls
 
 
-def same_users(quick: bool, seeds: int) -> tuple[Table, list[dict[str, Any]]]:
+def same_users(seeds: int) -> tuple[Table, list[dict[str, Any]]]:
     true = np.random.default_rng(0).multinomial(THEIR_USERS, 1 / np.arange(1, SIZE + 1) / sum(1 / np.arange(1, 21)))
     values, shares = np.repeat(np.arange(SIZE), true), true / true.sum()
     rows, record = [], []
@@ -130,10 +129,10 @@ def same_users(quick: bool, seeds: int) -> tuple[Table, list[dict[str, Any]]]:
         mechanism = MECHANISMS[name](SIZE, EPSILON)
         np.random.seed(0)  # noqa: NPY002 - it is what the package draws from, where it does not compile
         errors, apart = [], 0.0
-        for _ in range(4 if quick else seeds):
+        for _ in range(seeds):
             reports = [client(int(value)) for value in values]
             estimate = np.asarray(sums(reports))
-            errors.append(((estimate - shares) ** 2).sum())
+            errors.append(squared(estimate, shares))
             if "hashing" not in name:  # its hash is another one
                 mine = np.asarray(rrjax.inv_n(mechanism.tally(np.asarray(reports).astype(np.int32))), float)
                 apart = max(apart, float(np.abs(mine - estimate).max()))
@@ -205,17 +204,12 @@ def wrong_cases() -> tuple[Table, list[list[str]]]:
     ), rows
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="collections by multi-freq-ldpy's clients")
-    options = parser.parse_args()
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     errors, of_errors = published(options.quick)
-    users, of_users = same_users(options.quick, options.seeds)
+    users, of_users = same_users(options.number)
     cases, of_cases = wrong_cases()
-    data = {"published": of_errors, "same_users": of_users, "wrong_cases": of_cases}
-    tables = [errors, users, cases]
-    report.publish(options, "peers", "Against published errors, and another package", tables, data)
+    return [errors, users, cases], {"published": of_errors, "same_users": of_users, "wrong_cases": of_cases}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "Against published errors, and another package", ("seeds", 100, 4))

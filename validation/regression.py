@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.models import fit, goodness_of_fit_test, likelihood_ratio_test, score_test, wald_test
+from validation.runner import Coefficients, Table, run
 
 N = 5000
 EPSILONS = (1.0, 2.0)
@@ -62,7 +61,8 @@ def many(keys: jax.Array, epsilons: jax.Array, size: int) -> dict[str, jax.Array
     return jax.lax.map(lambda each: one(each[0], each[1], coefficients), (keys, epsilons), batch_size=BATCH)
 
 
-def simulated(number: int) -> tuple[list[Table], list[dict[str, Any]]]:
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    number = options.number
     rows, tests, times, record = [], [], [], []
     for size, coefficients in COEFFICIENTS.items():
         keys = jax.random.split(jax.random.key(size), (len(EPSILONS), number))
@@ -77,25 +77,20 @@ def simulated(number: int) -> tuple[list[Table], list[dict[str, Any]]]:
         for place, epsilon in enumerate(EPSILONS):
             part = {name: leaf[place] for name, leaf in found.items()}
             kept = part["converged"] > 0
-            errors = part["errors"][kept]
-            estimates = {name: part[name][kept] for name in ("likeliest", "coefficients")}
-            number_kept = len(errors)
-            away = {name: (each.mean(0) - true) / (each.std(0, ddof=1) / np.sqrt(number_kept))
-                    for name, each in estimates.items()}  # fmt: skip
-            covered = {name: (np.abs(each - true) <= 1.959964 * errors).mean(0) for name, each in estimates.items()}
+            errors, number_kept = part["errors"][kept], int(kept.sum())
+            found_of = {name: Coefficients(true, part[name][kept], errors) for name in ("likeliest", "coefficients")}
             sizes = {name: (part[name][kept] <= 0.05).mean() for name in TESTS}
-            for name, title in (("likeliest", "as it is"), ("coefficients", "reduced")):
+            for each, title in zip(found_of.values(), ("as it is", "reduced"), strict=True):
                 rows.append([
                     f"{size}", f"{epsilon:g}", title, f"{number_kept:,} of {number:,}",
-                    f"{np.abs(away[name]).max():.1f}", f"{np.sqrt((away[name] ** 2).mean()):.1f}",
-                    f"{covered[name].mean():.4f}", f"{covered[name].min():.3f} – {covered[name].max():.3f}",
+                    f"{np.abs(each.away).max():.1f}", f"{np.sqrt((each.away**2).mean()):.1f}", *each.cells(),
                 ])  # fmt: skip
             tests.append([f"{size}", f"{epsilon:g}", *(f"{each:.3f}" for each in sizes.values())])
             record.append({"num_categories": size, "epsilon": epsilon, "regressions": number,
                            "converged": number_kept, "true": coefficients,
-                           "mean": {name: each.mean(0).tolist() for name, each in estimates.items()},
-                           "standard_errors_away": {name: each.tolist() for name, each in away.items()},
-                           "coverage": {name: each.tolist() for name, each in covered.items()},
+                           "mean": {name: each.mean for name, each in found_of.items()},
+                           "standard_errors_away": {name: each.away for name, each in found_of.items()},
+                           "coverage": {name: each.coverage for name, each in found_of.items()},
                            "size": sizes, "seconds": seconds})  # fmt: skip
     return [
         Table(
@@ -117,16 +112,8 @@ def simulated(number: int) -> tuple[list[Table], list[dict[str, Any]]]:
             times,
             "Compilation included.",
         ),
-    ], record
-
-
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--regressions", type=int, default=1000, help="in each setting")
-    options = parser.parse_args()
-    tables, record = simulated(100 if options.quick else options.regressions)
-    report.publish(options, "regression", "Regression", tables, {"settings": record})
+    ], {"settings": record}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "Regression", ("regressions", 1000, 100))

@@ -11,24 +11,22 @@ Same settings as `calibration.py`. Each test is run where its hypothesis is true
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from calibration import GRID, QUICK, error, population, setting
+from calibration import GRID, QUICK
 
 import rrjax
 from benchmarks import report
-from benchmarks.report import Table
 from rrjax import inference
 from rrjax.inference.distribution_tests import chi_bar_square, lack_of_fit, ratio
 from rrjax.simulate.sampling import Stream, multinomial
+from validation.runner import FLOAT, WHERE, Table, covers, error, on_host, population, run, settings, where
 
 LEVEL = 0.05
 DRAWS = 19
@@ -78,32 +76,28 @@ def tests_of(theta: jax.Array, users: jax.Array, epsilon: jax.Array) -> dict[str
     size = theta.shape[0]
     epsilons = epsilon * jnp.array([1, 1.5], theta.dtype)
 
-    def split(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        data, null = jax.random.split(key)
-        return data, null
-
     def given(test: Callable[..., inference.HypothesisTest]) -> Callable[[jax.Array], jax.Array]:
         def p_value(key: jax.Array) -> jax.Array:
-            data, null = split(key)
+            data, null = jax.random.split(key)
             counts = rrjax.simulate.counts(data, theta, users, epsilon)
             return test(null, counts, epsilon, theta, num_draws=DRAWS).p_value
 
         return p_value
 
     def equality(key: jax.Array) -> jax.Array:
-        data, null = split(key)
+        data, null = jax.random.split(key)
         keys = jax.random.split(data, 2)
         two = jax.vmap(lambda key, e: rrjax.simulate.counts(key, theta, users // 2, e))(keys, epsilons)
         return inference.equality_test(null, two, epsilons, num_draws=DRAWS).p_value
 
     def trend(key: jax.Array) -> jax.Array:
-        data, null = split(key)
+        data, null = jax.random.split(key)
         keys = jax.random.split(data, 4)
         four = jax.vmap(lambda key: rrjax.simulate.counts(key, theta, users // 4, epsilon))(keys)
         return inference.trend_test(null, four, epsilon, num_draws=DRAWS).p_value
 
     def independence(key: jax.Array) -> jax.Array:
-        data, null = split(key)
+        data, null = jax.random.split(key)
         # The reports of independent attributes: the product of their laws, the second one of ε = 1 and K = 2.
         second = jnp.array([0.7, 0.3], theta.dtype) @ rrjax.RandomizedResponse(2, 1.0).channel()
         first = (1 + jnp.expm1(epsilon) * theta) / (jnp.expm1(epsilon) + size)
@@ -125,11 +119,8 @@ def covered(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Arr
     share = true / users
     limits = inference.intervals(counts, epsilon, estimand="users")
     at_once = inference.intervals(counts, epsilon, estimand="users", simultaneous="bonferroni")
-    slack = 1e-6  # whole numbers of users ÷ N round
-    return {
-        "users": jnp.mean((limits.lower <= share + slack) & (share <= limits.upper + slack)),
-        "users at once": jnp.all((at_once.lower <= share + slack) & (share <= at_once.upper + slack)),
-    }
+    # Whole numbers of users ÷ N round.
+    return {"users": jnp.mean(covers(limits, share, FLOAT)), "users at once": jnp.all(covers(at_once, share, FLOAT))}
 
 
 def rejected(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array, number: int) -> dict[str, Any]:
@@ -160,11 +151,11 @@ def again(rows: list[dict[str, Any]], number: int) -> Table:
             found = np.asarray(jax.jit(p_values)(jax.random.key(8)), np.float64)
             size = float((found <= LEVEL * (1 + 1e-6)).mean())
             before, over = f"{row[name]:.4f} of {row['tested']:,}", (size - LEVEL) / error(LEVEL, number)
-            lines.append([NAMES[name], setting(row), before, f"{size:.4f}", f"{over:.1f}"])
+            lines.append([NAMES[name], where(row), before, f"{size:.4f}", f"{over:.1f}"])
             print(*lines[-1], sep=" | ", file=sys.stderr)
     return Table(
         "settings beyond three standard errors, simulated again",
-        ["test", "K, N, ε, population", "before", "again", "in s.e. above 0.05"],
+        ["test", WHERE, "before", "again", "in s.e. above 0.05"],
         lines,
         f"{number:,} other collections each.",
     )
@@ -180,28 +171,25 @@ def size_against(statistics: np.ndarray, null: np.ndarray) -> float:
 def measure(grid: dict[str, Any], number: int) -> list[dict[str, Any]]:
     compiled = {"given": jax.jit(given, static_argnums=4), "rejected": jax.jit(rejected, static_argnums=4)}
     rows: list[dict[str, Any]] = []
-    for num_categories in grid["K"]:
-        begin = time.perf_counter()
+    chosen = list(settings(grid))
+    for place, setting in enumerate(chosen):
+        size, index = setting["K"], place % (len(chosen) // len(grid["K"]))
         # Tests with draws of their own cost as many simulations: a share of the collections must do.
-        tested = max(200, min(number // 5, 20 * number // num_categories + number // 30))
-        settings = itertools.product(grid["population"], grid["N"], grid["epsilon"])
-        for index, (name, users, epsilon) in enumerate(settings):
-            theta = jnp.asarray(population(name, num_categories))
-            key = jax.random.fold_in(jax.random.key(7), 1000 * num_categories + index)
-            arguments = theta, jnp.int32(users), jnp.float32(epsilon), key
-            drawn = {k: np.asarray(v, np.float64) for k, v in compiled["given"](*arguments, number).items()}
-            found = {k: np.asarray(v, np.float64) for k, v in compiled["rejected"](*arguments, tested).items()}
-            rows.append(
-                {"K": num_categories, "N": users, "epsilon": epsilon, "population": name}
-                | {"collections": number, "tested": tested}
-                | {
-                    "limit": size_against(drawn["ratio"], drawn["limit draws"][: number - 1]),
-                    "lack of fit": size_against(drawn["lack of fit"], drawn["vertex draws"][: number - 1]),
-                }
-                | {k: float((found[k] <= LEVEL * (1 + 1e-6)).mean()) for k in TESTED}
-                | {k: float(found[k].mean()) for k in ("users", "users at once")}
-            )
-        print(f"K = {num_categories:,}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        tested = max(200, min(number // 5, 20 * number // size + number // 30))
+        theta = jnp.asarray(population(setting["population"], size))
+        key = jax.random.fold_in(jax.random.key(7), 1000 * size + index)
+        arguments = theta, jnp.int32(setting["N"]), jnp.float32(setting["epsilon"]), key
+        drawn = on_host(compiled["given"](*arguments, number))
+        found = on_host(compiled["rejected"](*arguments, tested))
+        rows.append(
+            {**setting, "collections": number, "tested": tested}
+            | {
+                "limit": size_against(drawn["ratio"], drawn["limit draws"][: number - 1]),
+                "lack of fit": size_against(drawn["lack of fit"], drawn["vertex draws"][: number - 1]),
+            }
+            | {k: float((found[k] <= LEVEL * (1 + 1e-6)).mean()) for k in TESTED}
+            | {k: float(found[k].mean()) for k in ("users", "users at once")}
+        )
     return rows
 
 
@@ -242,26 +230,20 @@ def worst(rows: list[dict[str, Any]]) -> Table:
     lines = []
     for name, title in NAMES.items():
         most = sorted(rows, key=lambda row: -row[name])[:3]
-        lines.extend([title, setting(row), f"{row[name]:.4f}"] for row in most)
-    return Table("where each test rejects most often", ["test", "K, N, ε, population", "size"], lines)
+        lines.extend([title, where(row), f"{row[name]:.4f}"] for row in most)
+    return Table("where each test rejects most often", ["test", WHERE, "size"], lines)
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--collections", type=int, default=10_000, help="simulated in each setting")
-    again_help = "only what the last run found beyond three standard errors"
-    parser.add_argument("--again", action="store_true", help=again_help)
-    options = parser.parse_args()
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     if options.again:
         last = report.results(options) / f"sizes-{jax.default_backend()}.json"
-        table = again(json.loads(last.read_text())["rows"], options.collections)
-        report.publish(options, "sizes", "Sizes of tests, again", [table], {"again": table.rows}, "-again")
-        return
+        table = again(json.loads(last.read_text())["rows"], options.number)
+        return [table], {"again": table.rows}
     quick = QUICK | {"K": (20,), "epsilon": (1.0,), "population": ("point mass",)}
-    rows = measure(quick if options.quick else GRID, 400 if options.quick else options.collections)
-    tables = [summary(rows), worst(rows), coverage(rows)]
-    report.publish(options, "sizes", "Sizes of tests", tables, {"level": LEVEL, "names": NAMES, "rows": rows})
+    rows = measure(quick if options.quick else GRID, options.number)
+    return [summary(rows), worst(rows), coverage(rows)], {"level": LEVEL, "names": NAMES, "rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    flags = {"again": "only what the last run found beyond three standard errors"}
+    run(study, "Sizes of tests", ("collections", 10_000, 400), flags)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +17,9 @@ import jax
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.inference import compare_splits
 from rrjax.mechanisms import Product, Sampled, SampledWithFakes
+from validation.runner import Table, progress, run
 
 COLUMNS = ((4, 10, 16), (2, 2, 3, 2, 3), (16, 16, 16, 16))
 EPSILONS = (1.0, 4.0, 12.0)
@@ -161,18 +158,14 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
     ]
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="collections in each setting")
-    options = parser.parse_args()
-    settings = list(itertools.product(COLUMNS, EPSILONS, POPULATIONS))
-    rows, begin = [], time.perf_counter()
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    settings, rows = list(itertools.product(COLUMNS, EPSILONS, POPULATIONS)), []
     for sizes, epsilon, kind in settings[:2] if options.quick else settings:
-        print(f"{sizes}, ε = {epsilon:g}, {kind}: at {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-        rows.append(setting(sizes, epsilon, kind, 3 if options.quick else options.seeds))
-    title = "How well the errors of the ways to spend ε on several columns are foreseen"
-    report.publish(options, "splits", title, tables(rows), {"settings": rows})
+        progress(f"{sizes}, ε = {epsilon:g}, {kind}")
+        rows.append(setting(sizes, epsilon, kind, options.number))
+    return tables(rows), {"settings": rows}
 
 
 if __name__ == "__main__":
-    main()
+    title = "How well the errors of the ways to spend ε on several columns are foreseen"
+    run(study, title, ("seeds", 20, 3))

@@ -8,10 +8,8 @@ users were drawn from, in units of the range (Beta) or in years (age).
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,9 @@ import numpy as np
 from scipy.stats import beta
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.estimators.em import ems
 from rrjax.mechanisms import DiscreteSquareWave
+from validation.runner import FOLDER, Table, chosen, geometric_mean, progress, ratio_of_means, run
 
 NAMES = ("EMS", "smooth Bayes", "MLE")
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -60,51 +57,36 @@ def distances(shares: np.ndarray, width: float, num_users: int, epsilon: float, 
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
-    lines = []
+    lines, ratios = [], []
     for row in rows:
         found = row["distances"]
         mean, error = found.mean(0), found.std(0, ddof=1) / math.sqrt(len(found))
-        ratio = mean[1] / mean[0]
-        rest = (found[:, 1] - ratio * found[:, 0]).std(ddof=1) / math.sqrt(len(found)) / mean[0]
+        ratio, rest = ratio_of_means(found[:, 1], found[:, 0])
+        ratios.append(ratio)
         cells = [f"{one:.3g} ± {other:.1g}" for one, other in zip(mean, error, strict=True)]
         setting = [row["population"], f"{row['N']:,}", f"{row['epsilon']:g}"]
         lines.append([*setting, *cells, f"{ratio:.2f} ± {rest:.2f}"])
-    ratios = [row["distances"][:, 1].mean() / row["distances"][:, 0].mean() for row in rows]
     note = (
         f"Means over {len(rows[0]['distances'])} seeds ± standard errors. Ratio: geometric mean "
-        f"{math.exp(np.log(ratios).mean()):.2f}, largest {max(ratios):.2f}."
+        f"{geometric_mean(ratios):.2f}, largest {max(ratios):.2f}."
     )
     columns = ["population", "N", "ε", *NAMES, "smooth Bayes / EMS"]
     return Table("Wasserstein distance to the distribution", columns, lines, note)
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="collections drawn in each setting")
-    options = parser.parse_args()
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     jax.config.update("jax_enable_x64", True)
-    folder = Path(os.environ.get("RRJAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    seeds = min(options.seeds, 3) if options.quick else options.seeds
-    rows, begin = [], time.perf_counter()
-    for name, (shares, width) in populations(folder, options.quick).items():
-        for num_users in USERS[:1] if options.quick else USERS:
-            for epsilon in EPSILONS[1:3] if options.quick else EPSILONS:
-                print(
-                    f"{name}, N = {num_users:,}, ε = {epsilon:g}: at {time.perf_counter() - begin:.0f} s",
-                    file=sys.stderr,
-                )
-                found = distances(shares, width, num_users, epsilon, seeds)
-                rows.append(
-                    {"population": name, "K": len(shares), "N": num_users, "epsilon": epsilon, "distances": found}
-                )
-    plain = [
-        {key: row[key] for key in ("population", "K", "N", "epsilon")}
-        | {"mean": row["distances"].mean(0).round(9).tolist()}
-        for row in rows
-    ]
-    data = {"seeds": seeds, "estimators": NAMES, "rows": plain}
-    report.publish(options, "square_wave", "How close estimates of numbers come", [table(rows)], data)
+    rows = []
+    for name, (shares, width) in populations(FOLDER, options.quick).items():
+        progress(name)
+        some = (USERS[:1], EPSILONS[1:3]) if options.quick else (USERS, EPSILONS)
+        for users, epsilon in itertools.product(*some):
+            found = distances(shares, width, users, epsilon, options.number)
+            rows.append({"population": name, "K": len(shares), "N": users, "epsilon": epsilon, "distances": found})
+    names = ("population", "K", "N", "epsilon")
+    plain = [chosen(row, *names) | {"mean": row["distances"].mean(0).round(9)} for row in rows]
+    return [table(rows)], {"seeds": options.number, "estimators": NAMES, "rows": plain}
 
 
 if __name__ == "__main__":
-    main()
+    run(study, "How close estimates of numbers come", ("seeds", 20, 3))

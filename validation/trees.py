@@ -17,11 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import rrjax
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax.inference import ChowLiuTree, chow_liu_tree, mutual_information, tree_fit_test
 from rrjax.inference.chow_liu import pairs_of, strongest_tree
 from rrjax.mechanisms import Product, Sampled
+from validation.runner import Table, run
 
 SIZES = (2, 3, 4, 3, 3)
 SETTINGS = [(1.0, 5_000, 0.5, 0), (2.0, 2_000, 0.5, 0), (2.0, 20_000, 0.7, 0), (2.0, 20_000, 0.7, 2)]
@@ -74,15 +73,12 @@ def trees(reports: list[np.ndarray], product: Product) -> dict[str, ChowLiuTree]
 
 def distance(tree: ChowLiuTree, truth: ChowLiuTree) -> float:
     """Mean total variation of the tables of all pairs."""
-    gap = np.abs(np.asarray(pairs_of(tree.edges, tree.shape, tree.tables) - pairs_of(*wanted(truth))))
+    found, true = (pairs_of(each.edges, each.shape, each.tables) for each in (tree, truth))
+    gap = np.abs(np.asarray(found - true))
     starts = np.cumsum([0, *truth.shape])
     pairs = itertools.combinations(range(len(truth.shape)), 2)
     blocks = [gap[starts[i] : starts[i + 1], starts[j] : starts[j + 1]].sum() / 2 for i, j in pairs]
     return float(np.mean(blocks))
-
-
-def wanted(tree: ChowLiuTree) -> tuple[Any, Any, Any]:
-    return tree.edges, tree.shape, tree.tables
 
 
 def edges_of(tree: ChowLiuTree) -> set[tuple[int, ...]]:
@@ -136,7 +132,8 @@ def rejections(place: int, number: int) -> dict[str, Any]:
     return found
 
 
-def simulated(number: int, places: Any) -> tuple[list[Table], dict[str, Any]]:
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    number, places = options.number, [1] if options.quick else range(len(SETTINGS))
     close = {place: closeness(place, number) for place in places}
     tested = {place: rejections(place, number) for place in places}
 
@@ -177,14 +174,5 @@ def simulated(number: int, places: Any) -> tuple[list[Table], dict[str, Any]]:
     return tables, {"closeness": close, "tests": tested}
 
 
-def main() -> None:
-    parser = report.parser(__doc__)
-    parser.add_argument("--collections", type=int, default=200, help="of each setting")
-    options = parser.parse_args()
-    places = [1] if options.quick else list(range(len(SETTINGS)))
-    tables, record = simulated(4 if options.quick else options.collections, places)
-    report.publish(options, "trees", "Chow–Liu trees of columns that were randomized apart", tables, record)
-
-
 if __name__ == "__main__":
-    main()
+    run(study, "Chow–Liu trees of columns that were randomized apart", ("collections", 200, 4))

@@ -15,9 +15,8 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 from scipy.stats import binom, norm
 
-from benchmarks import report
-from benchmarks.report import Table
 from rrjax import inference, mechanisms
+from validation.runner import FLOAT, Table, covers, run
 
 DESIGNS = [
     mechanisms.CheatingDetection(np.array([0.25, 0.75])),
@@ -99,7 +98,8 @@ def share_of(design: Any, kinds: np.ndarray) -> float:
     return part / whole
 
 
-def simulated(designs: list[Any], all_numbers: list[tuple[int, int]]) -> tuple[list[Table], dict[str, Any]]:
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    designs, all_numbers = (DESIGNS[::4], [(10, 12)]) if options.quick else (DESIGNS, NUMBERS)
     comply, fit, covered, record = [], [], [], []
     for design in designs:
         yes, name = np.asarray(design.yes, float), label(design)
@@ -110,11 +110,8 @@ def simulated(designs: list[Any], all_numbers: list[tuple[int, int]]) -> tuple[l
             sizes = [[seen.weights(yes @ k) @ (seen.fit_p_value <= level) for level in LEVELS] for k in sides]
             row["fit"] = np.max(sizes, axis=0).tolist()
             within = {
-                tuple(k.round(3).tolist()): float(
-                    seen.weights(yes @ k) @ ((seen.lower <= s + 1e-6) & (s - 1e-6 <= seen.upper))
-                )
+                tuple(k.round(3).tolist()): float(seen.weights(yes @ k) @ covers(seen, share_of(design, k), FLOAT))
                 for k in inside
-                for s in [share_of(design, k)]
             }
             row["coverage"], row["at"] = min((value, key) for key, value in within.items())
             row["below"] = float(np.mean(np.array(list(within.values())) < 0.94))
@@ -158,11 +155,5 @@ def simulated(designs: list[Any], all_numbers: list[tuple[int, int]]) -> tuple[l
     return tables, {"rows": record}
 
 
-def main() -> None:
-    options = report.parser(__doc__).parse_args()
-    tables, record = simulated(DESIGNS[::4], [(10, 12)]) if options.quick else simulated(DESIGNS, NUMBERS)
-    report.publish(options, "two_samples", "Designs of two samples", tables, record)
-
-
 if __name__ == "__main__":
-    main()
+    run(study, "Designs of two samples")

@@ -147,9 +147,7 @@ class Asked:
     def __post_init__(self) -> None:
         """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
-            raise UsageError.about(
-                "--normal", "applies to --mean, --quantile, --group, --by and --weights: ask for one of them"
-            )
+            raise UsageError.about("--normal", "applies to --mean, --group, --by and --weights: ask for one of them")
 
     @property
     def given(self) -> dict[str, Any]:

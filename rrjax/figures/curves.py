@@ -147,7 +147,6 @@ def real_data(
     histograms: Mapping[str, np.ndarray],
     metric: str = "mse",
     *,
-    num_users: int | None = None,
     labels: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
     """Draws a row for every data set (the paper's Fig. 3): its true histogram, and a metric against ε.
@@ -157,14 +156,13 @@ def real_data(
             set has the K of its histogram.
         histograms: Name → `[K]`, shares of the categories in their order; a missing one has no panel.
         metric: The name of a variable.
-        num_users: N; may be omitted if a data set has only one.
         labels: Name → `[K]`, names of the categories; by default their numbers from 0.
 
     Returns:
         The figure.
 
     Raises:
-        ArgumentError: The dataset does not have the dimension distribution, the metric or num_users.
+        ArgumentError: The dataset does not have the dimension distribution or the metric, or a data set has several N.
 
     Example:
         >>> import numpy as np
@@ -187,7 +185,7 @@ def real_data(
         shares = None if name not in histograms else np.asarray(histograms[name])
         size = len(shares) if shares is not None and part.sizes.get("num_categories", 1) > 1 else None
         part, chosen = fix(part, num_categories=size)
-        part, users = fix(part, num_users=num_users if num_users is not None else only_users(part, metric))
+        part, users = fix(part, num_users=only_users(part, metric))
         if shares is None:
             left.set_axis_off()
         else:
@@ -211,9 +209,10 @@ def by_categories(
     *,
     zipf: float | str | None = None,
     epsilons: Sequence[float] | None = None,
-    histograms: Mapping[int, np.ndarray] | None = None,
 ) -> Figure:
     """Draws one metric of one population (the paper's Figs. 5–10): a row for every K, a column for every ε, against N.
+
+    The first column has the true shares, if the population is Zipf.
 
     Args:
         dataset: Dataset of a study.
@@ -221,7 +220,6 @@ def by_categories(
         zipf: The population: its exponent, or its name if the dimension is distribution; may be omitted if there is
             only one.
         epsilons: Values of ε, nats. None: the paper's 1, 2, 4 and 10 if the dataset has them, else four of its values.
-        histograms: K → `[K]`, the true shares, for the first column. None: computed if the population is Zipf.
 
     Returns:
         The figure.
@@ -240,7 +238,7 @@ def by_categories(
     dataset = prepared(dataset, [metric])
     population = population_of(dataset)
     part, chosen = fix(dataset, **{population: zipf})
-    which, is_zipf = chosen[population], population == "zipf"
+    which = chosen[population]
     if epsilons is None:
         own = part["epsilon"].values
         epsilons = [e for e in (1, 2, 4, 10) if np.isclose(own, e).any()]
@@ -248,25 +246,20 @@ def by_categories(
     if "num_categories" not in part.dims:
         raise ArgumentError("a row for every num_categories, which is no dimension of this dataset", argument="dataset")
     sizes = [int(size) for size in part["num_categories"].values]
-    if histograms is None:
-        histograms = {k: (w := np.arange(1.0, k + 1) ** -float(which)) / w.sum() for k in sizes} if is_zipf else {}
-    first = int(bool(histograms))
+    first = int(population == "zipf")
     facets, look = Facets(part), {"cell": (2.55, 1.75), "margin": (0.6, 1.2), "first": first}
     facets.draw("num_users", [metric], ("epsilon", epsilons), ("num_categories", sizes), **look)
     for axes in facets.panels[:-1, first:].flat:
         axes.tick_params(which="minor", bottom=False)
-    for (axes, beside, *_), size in zip(facets.panels if first else (), sizes, strict=False):
-        beside.set_ylabel(style.short_label(metric), fontsize=9)
-        if size not in histograms:
-            axes.set_axis_off()
-            continue
-        (draw_ranked if is_zipf else draw_histogram)(axes, np.asarray(histograms[size]))
-        axes.set_xlabel("")
+    for (axes, beside, *_), size in zip(facets.panels, sizes, strict=True) if first else ():
+        weights = np.arange(1.0, size + 1) ** -float(which)
+        draw_ranked(axes, weights / weights.sum())
         axes.set_ylabel(f"{style.words_for('num_categories', size)}\n\nshare", fontsize=9)
         axes.tick_params(labelsize=8)
+        beside.set_ylabel(style.short_label(metric), fontsize=9)
     if first:
         facets.panels[0, 0].set_title("true distribution", fontsize=10)
-        facets.panels[-1, 0].set_xlabel("rank" if is_zipf else "category", fontsize=9)
+        facets.panels[-1, 0].set_xlabel("rank", fontsize=9)
     heading = f"{style.panel_title(dataset, population, which)}: {style.metric_title(metric)}"
     notes = style.shares_drawn(
         (len(epsilons), part["epsilon"].size, "values of ε"), (1, dataset.sizes[population], "populations")

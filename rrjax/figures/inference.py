@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _DEPTH = 12.0
 """Depth of a figure below the maximum, nats."""
+_MAXIMUM = f"maximum ({estimator_title('mle_star')})"
 _HALF_QUANTILE = 1.9207
 """Half the 0.95 quantile of χ² with one degree of freedom."""
 MOST_NUMBERS = 5
@@ -64,10 +65,6 @@ def likelihood_figure(
     return figure
 
 
-def _maximum() -> str:
-    return f"maximum ({estimator_title('mle_star')})"
-
-
 def _curve(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], region: str) -> None:
     value, inside = np.asarray(surface.log_likelihood, float), np.asarray(surface.inside)
     from rrjax.io.domain import YES
@@ -75,7 +72,7 @@ def _curve(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str], re
     drawn = next((place for place, name in enumerate(names) if name.casefold() in YES), 0)
     share = theta[:, drawn]
     axes.plot(share, value, color=BLUE, label="log-likelihood")
-    axes.axvline(float(surface.estimate[drawn]), color="0.4", linestyle=":", linewidth=1, label=_maximum())
+    axes.axvline(float(surface.estimate[drawn]), color="0.4", linestyle=":", linewidth=1, label=_MAXIMUM)
     if inside.any():
         axes.axvspan(share[inside].min(), share[inside].max(), color=PALE_BLUE, zorder=0, label=region)
         axes.axhline(value[inside].min(), color="0.6", linewidth=0.8, linestyle="--")
@@ -103,7 +100,7 @@ def _triangle(axes: Axes, theta: np.ndarray, surface: Surface, names: list[str],
         axes.annotate(name, corner, (0, -6 if place == "top" else 5), textcoords="offset points", ha="center", va=place)
     handles = [
         Line2D([], [], color=RED, label=region),
-        Line2D([], [], color=RED, marker="o", linestyle="", label=_maximum()),
+        Line2D([], [], color=RED, marker="o", linestyle="", label=_MAXIMUM),
     ]
     axes.legend(handles=handles, fontsize=8, loc="upper left")
     axes.set_title(axes.get_title(), fontsize=10, pad=22)
@@ -278,14 +275,18 @@ def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int,
     from rrjax.inference import compare_splits
     from rrjax.inference.planning import LARGEST_COMPARED_EPSILON
 
-    given = {_way(row): row for row in compare_splits(num_categories, num_users, epsilon)}
-    number = len(num_categories)
+    def by_number(epsilon: float) -> dict[int, SplitErrors]:
+        """The errors by the number of columns that a user reports; 0 is one among fake answers."""
+        rows = compare_splits(num_categories, num_users, epsilon)
+        return {0 if row.name == "among fakes" else row.number: row for row in rows}
+
+    given, number = by_number(epsilon), len(num_categories)
+    words = {way: f"{way}, drawn at random" for way in given} | {0: "1, among fake answers", number: "all columns"}
     centre = min(epsilon, LARGEST_COMPARED_EPSILON)
     # To where all columns are best, beyond 1.3·log K + 1.25 for each of them.
     last = max(2 * centre, number * (3 + 1.5 * np.log(max(num_categories))))
     grid = np.geomspace(min(centre / 8, 0.5), last, 80 if number <= 8 else 40)
-    rows = [{_way(row): row for row in compare_splits(num_categories, num_users, e)} for e in grid]
-    numbers = range(1, number + 1)
+    rows = [by_number(value) for value in grid]
     drawn = np.unique(np.geomspace(1, number, min(number, MOST_NUMBERS)).round().astype(int)).tolist()
 
     figure = canvas.new_figure(11, 4.4, title)
@@ -294,8 +295,8 @@ def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int,
         errors = {way: np.array([getattr(row[way], what) for row in rows]) for way in given}
         for place, way in enumerate([*drawn, 0]):
             if np.isfinite(errors[way]).all():
-                axes.plot(grid, errors[way], **line_at(place), linewidth=1.6, label=_words(way, number))
-        _mark_crossovers(axes, grid, np.array([errors[way] for way in numbers]))
+                axes.plot(grid, errors[way], **line_at(place), linewidth=1.6, label=words[way])
+        _mark_crossovers(axes, grid, np.array([errors[way] for way in range(1, number + 1)]))
         axes.axvline(centre, color="0.5", linewidth=0.9, linestyle=":", label=f"ε = {epsilon:.4g}")
         _set_scales(axes)
         # A curve above 100 % tells nothing; the best at the given ε is always shown.
@@ -306,17 +307,6 @@ def splits_figure(num_categories: Sequence[int], epsilon: float, num_users: int,
     left.set_title("Share in a column", fontsize=10)
     right.set_title("Cell in the table of two columns", fontsize=10)
     return figure
-
-
-def _way(row: SplitErrors) -> int:
-    """The number of columns that a user reports; 0 is one among fake answers."""
-    return 0 if row.name == "among fakes" else row.number
-
-
-def _words(way: int, number: int) -> str:
-    if way in (0, number):
-        return "all columns" if way else "1, among fake answers"
-    return f"{way}, drawn at random"
 
 
 def _mark_crossovers(axes: Axes, grid: np.ndarray, errors: np.ndarray) -> None:

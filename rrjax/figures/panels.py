@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Size = tuple[float, float]
 """Width and height, inches."""
-_LABEL_SIZES, _LABEL_LENGTH = (8, 6.5), 18
-"""Font sizes of a histogram's labels, points (the smaller only if then all labels fit); and characters."""
+_LABEL_SIZES, _LABEL_LENGTH, _LABELS_WIDTH = (8, 6.5), 18, 4.3
+"""Of a histogram: font sizes of labels, points (the smaller only if then all fit); characters; inches for them all."""
 
 
 class Facets:
@@ -80,9 +80,9 @@ class Facets:
             line[0].set_ylabel(label, fontsize=9)
         for line in [panels.ravel()] if one_scale else panels:
             own = [self.values[axes][0] for axes in line]
-            least = min(np.ptp(drawn) if len(drawn) else -1 for drawn in own)
+            smallest = min(np.ptp(drawn) if len(drawn) else -1 for drawn in own)
             is_log = all(axes.get_yscale() == "log" for axes in line)
-            together = least >= 0 and (is_log or least >= 0.25 * np.ptp(np.concatenate(own)))
+            together = smallest >= 0 and (is_log or smallest >= 0.25 * np.ptp(np.concatenate(own)))
             for group in [line] if together else [[axes] for axes in line]:
                 self.set_scale(group)
             for axes in line if together else ():
@@ -228,7 +228,7 @@ def draw_ranked(axes: Axes, shares: np.ndarray) -> None:
     canvas.set_grid(axes)
 
 
-def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = None, *, width: float = 4.3) -> float:
+def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = None) -> float:
     """Draws a bar for each category (over 1000: for each bin); returns the height of the labels, inches."""
     from matplotlib.ticker import MaxNLocator
 
@@ -246,7 +246,7 @@ def draw_histogram(axes: Axes, shares: np.ndarray, labels: np.ndarray | None = N
     axes.set(xlim=(start - 0.01 * size, start + 1.01 * size), ylim=(0, 1.06 * float(shares.max())))
     named, below = "", 0.0
     if first is None:
-        step, below = _draw_labels(axes, labels, width)
+        step, below = _draw_labels(axes, labels)
         named = f" (one in {step:,} is named)" if step > 1 else ""
     else:
         # No thousands separators: the integers may be years.
@@ -271,21 +271,17 @@ def _first_of_range(labels: np.ndarray) -> int | None:
     return int(labels[0]) if consecutive else None
 
 
-def _draw_labels(axes: Axes, labels: np.ndarray, width: float) -> tuple[int, float]:
+def _draw_labels(axes: Axes, labels: np.ndarray) -> tuple[int, float]:
     """Labels every n-th category, as many as fit; returns n and the height of upright labels, inches."""
-    sample = labels[:: max(len(labels) // 500, 1)]
-    longest = max(_em(style.shortened(label, _LABEL_LENGTH)) for label in sample)
+    sample = [style.shortened(label, _LABEL_LENGTH) for label in labels[:: max(len(labels) // 500, 1)]]
+    # In ems, approximately; East Asian characters are wide.
+    longest = max(sum(1.05 if ord(character) > 0x2E7F else 0.62 for character in text) for text in sample)
     # (rotation, font size, ems per label). The first that fits all labels; else some of them, horizontal if short.
     ways = [(0, _LABEL_SIZES[0], longest + 1), *((90, size, 1.12) for size in _LABEL_SIZES)]
-    fitting = [way for way in ways if len(labels) * way[2] * way[1] / 72 <= width]
-    short = 5 * (longest + 1) * _LABEL_SIZES[0] / 72 <= width
+    fitting = [way for way in ways if len(labels) * way[2] * way[1] / 72 <= _LABELS_WIDTH]
+    short = 5 * (longest + 1) * _LABEL_SIZES[0] / 72 <= _LABELS_WIDTH
     rotation, size, each = (fitting or [ways[0] if short else ways[1]])[0]
-    step = max(int(np.ceil(len(labels) * each * size / 72 / width)), 1)
+    step = max(int(np.ceil(len(labels) * each * size / 72 / _LABELS_WIDTH)), 1)
     texts = [style.shortened(label, _LABEL_LENGTH) for label in labels[::step]]
     axes.set_xticks(range(0, len(labels), step), texts, rotation=rotation, fontsize=size)
     return step, longest * size / 72 if rotation else 0.0
-
-
-def _em(text: str) -> float:
-    """The approximate width of a text, in ems; East Asian characters are wide."""
-    return sum(1.05 if ord(character) > 0x2E7F else 0.62 for character in text)

@@ -7,7 +7,8 @@ from rrjax.inference.association import Association as Association
 from rrjax.inference.association import Limits, association, cramers_v, mutual_information, odds_ratios
 from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
 from rrjax.inference.chow_liu import TreeFit as TreeFit
-from rrjax.inference.combined import difference, stratified
+from rrjax.inference.combined import WeightedCounts as WeightedCounts
+from rrjax.inference.combined import difference, stratified, weighted_counts, weighted_functional, weighted_shares
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
 from rrjax.inference.distribution_tests import goodness_of_fit_test, likelihood_ratio_test
@@ -43,8 +44,6 @@ from rrjax.inference.quantiles import cdf_band, mean_limits, quantile, quantile_
 from rrjax.inference.two_sample_designs import ComplianceEstimate as ComplianceEstimate
 from rrjax.inference.two_sample_designs import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
 from rrjax.inference.two_sample_designs import compliance, unrelated_question
-from rrjax.inference.weighted import WeightedCounts as WeightedCounts
-from rrjax.inference.weighted import weighted_counts, weighted_functional, weighted_shares
 
 __all__ = [
     "association",

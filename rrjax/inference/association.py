@@ -26,10 +26,12 @@ from rrjax.data.errors import ArgumentError
 from rrjax.estimators.em import ibu
 from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.inference.restricted_tables import MOST_SEARCHED_CELLS, beginnings, misfit_about, nearest, through
+from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.product import Product
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.solvers import bisected
 from rrjax.numerics.sums import accurate_sum
 
 STEPS = 14
@@ -173,11 +175,7 @@ def association(
 def as_table(
     counts: ArrayLike, mechanism: Product
 ) -> tuple[Int[Array, "U W"], Float[Array, "U K"], Float[Array, "W L"]]:
-    """The counts of users with both reports, and the unbiased vectors of the reports of each column.
-
-    Raises:
-        ValueError: Another mechanism than a product of two columns whose reports can be counted, or another shape.
-    """
+    """The counts of users with both reports, and the unbiased vectors of the reports of each column."""
     if not isinstance(mechanism, Product) or len(mechanism.columns) != 2:
         raise ArgumentError("mechanism must be a Product of two columns", argument="mechanism")
     kinds = mechanism.num_kinds
@@ -257,9 +255,9 @@ def usable_counts(
     return jnp.where(usable, counts, 1), jnp.where(usable, users, counts.size), usable
 
 
-def _channel(mechanism, size):
-    """The chances of each kind of report under each value, `[U, K]`."""
-    rows = mechanism.log_rows(np.arange(size, dtype=np.int32))
+def channel_of(mechanism: Mechanism, kinds: int) -> Float[Array, "U K"]:
+    """The chance of each kind of report under each value."""
+    rows = mechanism.log_rows(jnp.arange(kinds, dtype=jnp.int32))
     return jnp.exp(rows.scale[:, None] + jnp.logaddexp(rows.base[:, None], rows.lift)).astype(float_dtype())
 
 
@@ -277,7 +275,7 @@ class _Candidates(NamedTuple):
 
 def _searched(mechanism, counts, reports, vectors, users):
     """The tables that fit the reports best among all."""
-    first, second = map(_channel, mechanism.columns, counts.shape)
+    first, second = map(channel_of, mechanism.columns, counts.shape)
     likeliest = ibu(mechanism.mixture_of_counts(counts), accelerate="newton").theta
     likeliest = likeliest.reshape(mechanism.shape).astype(reports.dtype)
     misfit = misfit_about(likeliest, reports, (first, second), users)
@@ -306,19 +304,6 @@ def _on_line(floors, unbiased, reports):
         return independent + length * along, jnp.full_like(length, jnp.inf)
 
     return _Candidates(table, independent, lambda _: reports, jnp.ones(2, reports.dtype))
-
-
-class _Bound(NamedTuple):
-    """What is to be found: the largest length of a measure that is rejected as too small.
-
-    That is, of both statistics (of V, of the information) more than a part of those simulated from its table are at
-    most `statistics`, and it fits the reports worse than the likeliest table by more than `distance`, χ².
-    """
-
-    measure: Int[Array, ""]
-    statistics: Float[Array, " 2"]
-    part: Float[Array, ""]
-    distance: Float[Array, ""]
 
 
 @partial(jax.jit, static_argnums=5)
@@ -358,18 +343,21 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         return lax.map(lambda error: _statistics(floors, table + error), errors, batch_size=batch)
 
     def place(bound):
-        most = candidates.top[bound.measure]
+        """The largest length of a measure that is rejected as too small.
 
-        def step(_, ends):
-            low, high = ends
-            middle = (low + high) / 2
-            table, distance = candidates.table(bound.measure, middle)
-            shares = jnp.mean((simulated(table) <= bound.statistics).astype(dtype), axis=0)
-            below = jnp.all(shares > bound.part) & (distance > bound.distance)
-            return jnp.where(below, middle, low), jnp.where(below, high, middle)
+        That is, of both statistics (of V, of the information) more than a part of those simulated from its table are at
+        most `limits`, and it fits the reports worse than the likeliest table by more than `least`, χ².
+        """
+        measure, limits, part, least = bound
+        most = candidates.top[measure]
+
+        def is_rejected(length):
+            table, distance = candidates.table(measure, length)
+            shares = jnp.mean((simulated(table) <= limits).astype(dtype), axis=0)
+            return jnp.all(shares > part) & (distance > least)
 
         ends = aligned((jnp.zeros_like(most), most), key, reports, miss)
-        low, high = lax.fori_loop(0, STEPS, step, ends)
+        low, high = bisected(is_rejected, *ends, STEPS)
         # A limit that never moved is the end itself.
         return jnp.where(low > 0, jnp.where(high < most, high, most), 0)
 
@@ -385,7 +373,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
     ]  # fmt: skip
     parts = jnp.stack([jnp.full_like(miss, 0.5), 1 - miss / 2, miss / 2])
     distances = jnp.stack([-anything, ndtri(miss / 2) ** 2, -anything])
-    bounds = _Bound(jnp.repeat(jnp.arange(2), 3), jnp.asarray(statistics), jnp.tile(parts, 2), jnp.tile(distances, 2))
+    bounds = jnp.repeat(jnp.arange(2), 3), jnp.asarray(statistics), jnp.tile(parts, 2), jnp.tile(distances, 2)
     of_v, of_information = lax.map(place, bounds).reshape(2, 3)
     if is_searched:
         nats = of_information**2

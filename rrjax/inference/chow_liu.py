@@ -40,8 +40,7 @@ from rrjax.data.arguments import check_key, float_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.em import ibu
-from rrjax.inference.association import as_table, mutual_information, read_reports
-from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.inference.association import as_table, channel_of, mutual_information, read_reports
 from rrjax.mechanisms.product import MOST_CELLS, Product, as_columns
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, register
@@ -126,11 +125,7 @@ class ChowLiuTree:
 
     def conditionals(self) -> list[Float[Array, "K L"]]:
         """For each edge P(x_v | x_u), `[K_u, K_v]`; zero where x_u has no share."""
-        found = []
-        for table in self.tables:
-            rows = jnp.sum(jnp.asarray(table), axis=1, keepdims=True)
-            found.append(jnp.where(rows > 0, table / jnp.where(rows > 0, rows, 1), 0))
-        return found
+        return [_given_first(jnp.asarray(table)) for table in self.tables]
 
     def table(self, columns: Sequence[int]) -> Float[Array, "*K"]:
         """The joint shares of some columns: an axis for each, in the order given.
@@ -296,11 +291,7 @@ def as_reports(reports: Sequence[ArrayLike], mechanism: Product, least: int = 2)
 
 
 def strongest_tree(weights: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """The edges of the tree with the largest sum of weights `[d, d]`, in the order in which Prim's method joins them.
-
-    References:
-        Prim, "Shortest connection networks and some generalizations", 1957.
-    """
+    """The edges of the tree with the largest sum of weights `[d, d]`, in the order in which Prim's method adds them."""
     number = len(weights)
     above = np.triu(np.ones_like(weights, bool), 1)
     u, v = np.unravel_index(int(np.argmax(np.where(above, weights, -np.inf))), weights.shape)
@@ -326,17 +317,13 @@ def _table_of_pair(part, counts):
     statistic = jnp.sum(seen.deviation**2 * seen.weights)
     noise = jnp.asarray(1, dtype) / some
     for axis, (vectors, margin) in enumerate(((first, seen.rows), (second, seen.columns))):
-        noise = noise * jnp.sum(_variances(jnp.sum(reports, axis=1 - axis), vectors.astype(dtype)) / margin)
+        shares, own = jnp.sum(reports, axis=1 - axis), vectors.astype(dtype)
+        variances = jnp.maximum(einsum("u,uk->k", shares, own**2) - einsum("u,uk->k", shares, own) ** 2, 0)
+        noise = noise * jnp.sum(variances / margin)
     kept = jnp.where(statistic > noise, 1 - noise / jnp.where(statistic > noise, statistic, 1), 0)
     kept = kept * users / (users + 1)
     independent = jnp.sum(likeliest, axis=1)[:, None] * jnp.sum(likeliest, axis=0)
     return kept * likeliest + (1 - kept) * independent
-
-
-def _variances(shares, vectors):
-    """The variances of the unbiased vectors of one report."""
-    mean = einsum("u,uk->k", shares, vectors)
-    return jnp.maximum(einsum("u,uk->k", shares, vectors**2) - mean**2, 0)
 
 
 @jax.jit
@@ -453,24 +440,13 @@ def tree_fit_test(
         upper = np.where(outside, values, np.nan)
         return np.where(np.isnan(upper), upper.T, upper)
 
-    dtype = float_dtype()
-    return TreeFit(
-        *(
-            jnp.asarray(each, dtype)
-            for each in (sums[0], _p_values(sums), of_pairs(ratios[0]), of_pairs(_p_values(found)))
-        )
-    )
+    results = sums[0], _p_values(sums), of_pairs(ratios[0]), of_pairs(_p_values(found))
+    return TreeFit(*(jnp.asarray(each, float_dtype()) for each in results))
 
 
 def _p_values(found):
     """The share of the statistics that are as large as the first one, itself included; up to rounding."""
     return (found >= found[0] * (1 - 1e-5)).mean(axis=0)
-
-
-def channel_of(mechanism: Mechanism, kinds: int) -> Float[Array, "U K"]:
-    """The probability of each kind of report under each value."""
-    rows = mechanism.log_rows(jnp.arange(kinds, dtype=jnp.int32))
-    return jnp.exp(rows.scale[:, None] + jnp.logaddexp(rows.base[:, None], rows.lift)).astype(float_dtype())
 
 
 @partial(jax.jit, static_argnums=4)
@@ -545,6 +521,12 @@ def _statistics(key, blocks, tree, columns, num_draws):
     return jnp.concatenate([seen[None], others])
 
 
+def _given_first(table):
+    """P(x_v | x_u) of a table; zero where x_u has no share."""
+    rows = jnp.sum(table, axis=1, keepdims=True)
+    return jnp.where(rows > 0, table / jnp.where(rows > 0, rows, 1), 0)
+
+
 def pairs_of(
     edges: Sequence[tuple[int, int]], shape: Sequence[int], tables: Sequence[ArrayLike]
 ) -> Float[Array, "T T"]:
@@ -555,10 +537,8 @@ def pairs_of(
     arrays, order = [jnp.asarray(each) for each in tables], [edges[0][0]]
     found = jnp.diag(jnp.sum(arrays[0], axis=1))
     for (u, v), table in zip(edges, arrays, strict=True):
-        rows = jnp.sum(table, axis=1, keepdims=True)
-        given = jnp.where(rows > 0, table / jnp.where(rows > 0, rows, 1), 0)
         start = sum(shape[place] for place in order[: order.index(u)])
-        beside = matmul(found[:, start : start + shape[u]], given)
+        beside = matmul(found[:, start : start + shape[u]], _given_first(table))
         own = jnp.diag(jnp.sum(beside[start : start + shape[u]], axis=0))
         found = jnp.block([[found, beside], [beside.T, own]])
         order.append(v)

@@ -160,7 +160,13 @@ def trend_test(
     groups, size = (len(tallies), tallies[0].num_categories) if stacked is None else stacked.shape
     tests = 1 if stacked is not None or category is not None else num_tests_of(tallies)
     check_draws(num_draws, level, tests if isinstance(tests, int) else size)
-    times = _as_times(np.arange(groups) if times is None else times, groups)
+    times, known = as_known_numbers(np.arange(groups) if times is None else times, "times", groups, "collections")
+    if known is not None:
+        if not np.isfinite(known).all() or np.ptp(known) == 0:
+            raise ArgumentError.about("times", f"must be finite numbers, not all the same, got {known.tolist()}")
+        # The differences of dates, as large numbers, keep their digits.
+        times = (known - known.min()) / np.ptp(known)
+    times = jnp.asarray(times).astype(float_dtype())
     place = None if category is None else as_category(category, size).astype(jnp.int32)
     if stacked is None:
         return trend_of_tallies(key, tallies, times, place, alike(tallies), num_draws)
@@ -249,16 +255,6 @@ def _as_collections(counts) -> Int[Array, "G K"]:
                 argument="counts",
             )
     return jnp.stack(rows)
-
-
-def _as_times(times, groups):
-    times, known = as_known_numbers(times, "times", groups, "collections")
-    if known is not None:
-        if not np.isfinite(known).all() or np.ptp(known) == 0:
-            raise ArgumentError.about("times", f"must be finite numbers, not all the same, got {known.tolist()}")
-        # The differences of dates, as large numbers, keep their digits.
-        times = (known - known.min()) / np.ptp(known)
-    return jnp.asarray(times).astype(float_dtype())
 
 
 def _leveled(key, counts, epsilons):

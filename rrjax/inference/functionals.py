@@ -17,7 +17,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.tally import Evidence, Tally, evidence, of_tally
 from rrjax.inference.bounded_means import conservative_limits, spread_of
-from rrjax.inference.intervals import Intervals, exact_limits, intervals, log_tail, whole_counts, within
+from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts, within
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import aligned, gathered
@@ -133,7 +133,7 @@ def linear_functional(
     boxed = method == "conservative" and kind in ("supports", "denied")
     box = intervals(counts, None, level, simultaneous="bonferroni") if boxed else None
     whole, c = aligned((whole_counts(counts, epsilon), c))
-    return _estimate(_Given(data, whole, group, box), c, complement(level), _Options(method, kind, estimand))
+    return _estimate((data, whole, group, box), c, complement(level), method, kind, estimand)
 
 
 def kind_of(counts: ArrayLike | Tally, mechanism: Mechanism | None) -> Kind:
@@ -160,27 +160,10 @@ def check_options(method: str | None, methods: tuple[str, ...], estimand: Estima
     as_probability(level, "level", 0.95)
 
 
-class _Given(NamedTuple):
-    """A collection and its integers; the group of an exact interval, and the limits of all shares."""
-
-    data: Evidence
-    whole: tuple[Int[Array, " K"], Int[Array, ""]]
-    group: np.ndarray | None
-    box: Intervals | None
-
-
-class _Options(NamedTuple):
-    """The static options of `_estimate`."""
-
-    method: FunctionalMethod
-    kind: Kind
-    estimand: Estimand
-
-
-@partial(jax.jit, static_argnums=3)
-def _estimate(given, c, miss, options):
+@partial(jax.jit, static_argnums=(3, 4, 5))
+def _estimate(given, c, miss, method, kind, estimand):
+    """From a collection and its integers, the group of an exact interval, and the limits of all shares."""
     data, whole, group, box = given
-    method, kind, estimand = options
     scale, tail = Scale.of(c), log_tail(miss, None, 1)
     found = unbiased_estimate(data, scale.unit, kind, estimand)
     if method == "exact":
@@ -325,11 +308,7 @@ def _variance_of_names(data, kind, estimand, x, shares, mean):
 def least_variance(mean: Array, centre: Array, spread: Array, d: Array) -> Float[Array, ""]:
     """The smallest variance of a report's x, from 0 to 1, given the users' mean: all of them hold x = mean, cut.
 
-    Args:
-        mean: Scalar, an estimate, which may be outside of [0, 1].
-        centre: Scalar, the mean of x over the categories.
-        spread: Scalar, its variance there.
-        d: Scalar, the probability that a report is its user's value.
+    Centre and spread are the mean and the variance of x over the categories.
     """
     return (1 - d) * (spread + d * (jnp.clip(mean, 0, 1) - centre) ** 2)
 

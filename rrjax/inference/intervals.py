@@ -133,22 +133,6 @@ def intervals(
         succession, and statistical inference", 1927; Hoeffding, "On the distribution of the number of successes in
         independent trials", 1956, on a fixed population.
     """
-    _check(method, estimand)
-    as_probability(level, "level", 0.95)
-    miss = complement(level)
-    data = evidence(counts, epsilon)
-    tail = log_tail(miss, simultaneous, num_tests(data))
-    alone = log_tail(miss, "bonferroni", num_tests(data))
-    if method == "profile":
-        return _cut(data, miss, alone, *profile_limits(*as_survey(counts, epsilon), tail))
-    users = whole_counts(counts, epsilon) if estimand == "users" else None
-    support = whole_support(counts, epsilon)
-    return once_per_count(
-        lambda given, _: _limits(*given, miss, tail, alone, method, estimand), support, (data, users), tail
-    )
-
-
-def _check(method, estimand):
     if method in _REFUSED:
         raise ArgumentError.about("method", f"{method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
     if method not in get_args(Method):
@@ -163,8 +147,20 @@ def _check(method, estimand):
             "intervals from the profile likelihood fail at the boundary of the simplex and near it, most with many "
             "categories: for comparison only; 'clopper-pearson' covers everywhere",
             UserWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
+    as_probability(level, "level", 0.95)
+    miss = complement(level)
+    data = evidence(counts, epsilon)
+    tail = log_tail(miss, simultaneous, num_tests(data))
+    alone = log_tail(miss, "bonferroni", num_tests(data))
+    if method == "profile":
+        return _cut(data, miss, alone, *profile_limits(*as_survey(counts, epsilon), tail))
+    users = whole_counts(counts, epsilon) if estimand == "users" else None
+    support = whole_support(counts, epsilon)
+    return once_per_count(
+        lambda given, _: _limits(*given, miss, tail, alone, method, estimand), support, (data, users), tail
+    )
 
 
 @partial(program, static_argnums=(5, 6))
@@ -184,11 +180,7 @@ def _cut(data, miss, alone, lower, upper):
 
 
 def within(lower: Any, upper: Any, least: Any = 0.0, most: Any = 1.0) -> tuple[Array, Array]:
-    """Limits of a number, cut to its range: NaN if no number of the range is between them.
-
-    Then no distribution explains the reports. All results show this by limits that are NaN beside an estimate that is a
-    number.
-    """
+    """Limits of a number, cut to its range; NaN if it has none between them: no distribution explains the reports."""
     some = (lower <= upper) & (lower <= most) & (upper >= least)
     lower, upper = jnp.clip(lower, least, most), jnp.clip(upper, least, most)
     return jnp.where(some, lower, jnp.nan), jnp.where(some, upper, jnp.nan)
@@ -385,18 +377,11 @@ Result = TypeVar("Result")
 
 
 class DistinctCounts(NamedTuple):
-    """The distinct counts of a collection.
+    """The distinct counts of a collection."""
 
-    Attributes:
-        example: `[D]`, a category with each of them; the first one repeated until D is a power of two, so that few
-            programs are compiled for any data.
-        times: `[D]`, number of categories with it; zero for the repetitions.
-        place: `[K]`, the place of each category's count.
-    """
-
-    example: np.ndarray
-    times: np.ndarray
-    place: np.ndarray
+    example: np.ndarray  # `[D]`, a category with each; the first repeated up to a power of two, to compile few programs
+    times: np.ndarray  # `[D]`, number of categories with it; zero for the repetitions
+    place: np.ndarray  # `[K]`, the place of each category's count
 
     def pick(self, leaf: Any) -> Any:
         """The entries `[D]` of the examples in an array `[K]`; anything else unchanged."""

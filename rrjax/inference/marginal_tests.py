@@ -124,12 +124,7 @@ def _every(size):
 
 
 def as_tallies(counts: Any, epsilon: Any, most: int) -> tuple[Tally, ...]:
-    """Checked tallies of the same categories; none, if the collections are counts.
-
-    Raises:
-        ValueError: One tally alone, tallies and counts together, more than `most`, other numbers of categories, other
-            labels, an ε.
-    """
+    """Checked tallies of the same categories; none, if the collections are counts."""
     if isinstance(counts, Tally):
         raise ArgumentError(
             "counts must be of two or more collections: give a sequence of tallies, one for each", argument="counts"
@@ -176,13 +171,7 @@ def alike(tallies: Sequence[Tally]) -> bool:
 
 
 class Supports(NamedTuple):
-    """Support counts of collections at one p and q.
-
-    Attributes:
-        support: `[G, K]`, int32.
-        num_users: `[G]`, int32.
-        usable: Scalar: whether they can be tested; the numbers of unusable ones are replaced.
-    """
+    """Support counts of collections at one p and q, int32, and whether they are usable; else they are replaced."""
 
     support: Int[Array, "G K"]
     num_users: Int[Array, " G"]
@@ -235,10 +224,9 @@ def num_tests_of(tallies: Sequence[Tally]) -> int | Int[Array, ""]:
 
 @partial(jax.jit, static_argnums=2)
 def equality_of_tallies(key: Array, tallies: tuple[Tally, ...], same: bool) -> CategoryTest:
-    """Tests whether tallies come from one distribution: every collection against all others, by category.
+    """Tests every collection against all others, by category.
 
-    Under the hypothesis reports are exchangeable between collections, so the support count of a collection, given that
-    of all, is hypergeometric. Both tails count.
+    Under the hypothesis its support count, given that of all, is hypergeometric.
     """
     supports = thinned(key, tallies, same)
     support, numbers = supports.support, supports.num_users[:, None]

@@ -101,8 +101,7 @@ def users_for_width(
         level: Scalar in (0, 1).
         simultaneous: As in `intervals`.
         mechanism: As in `expected_rmse`.
-        category: From 0 to K − 1, where rates differ by category (survey designs; 0 is yes of two answers); None is the
-            one with the largest variance at the share. Static.
+        category: As in `expected_width`.
 
     Returns:
         Scalar, a whole number to the dtype's digits; infinite if it would be above 2⁵⁰. NaN if ε is not positive, the
@@ -193,8 +192,7 @@ def detectable_share(
         level: Scalar in (0, 1), of the p-value; level/K for simultaneous tests of all K categories.
         power: Scalar in [0.5, 1), the probability of detection.
         mechanism: As in `expected_rmse`.
-        category: From 0 to K − 1, where rates differ by category (survey designs; 0 is yes of two answers); None is the
-            one with the largest variance at a share of zero. Static.
+        category: As in `expected_width`; None is the one with the largest variance at a share of zero.
 
     Returns:
         Scalar, probability; above one if even a share of one would be missed. NaN if N or ε is not positive. The

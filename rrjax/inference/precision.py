@@ -408,13 +408,7 @@ def rates_of(
     share: ArrayLike = 0.0,
     category: int | None = None,
 ) -> Rates:
-    """The rates of a planned mechanism, NaN at an unusable ε.
-
-    If they differ by category, those of `category`; of the one with the most noise at a share if it is None.
-
-    Raises:
-        ValueError: A category outside 0 … K − 1.
-    """
+    """The rates of a planned mechanism, NaN at an unusable ε; of `category`, or of that with most noise at a share."""
     rates = _planned(num_categories, epsilon, mechanism)
     if category is not None:
         as_integer(category, "category", 0, num_categories - 1)

@@ -1,15 +1,8 @@
-r"""Estimates from two samples that identify two unknown shares, by maximum likelihood on the region of the design.
+"""Estimates from two samples that identify two unknown shares, by maximum likelihood on the region of the design.
 
-Limits are those of the profile likelihood. The statistic of the test of fit is G², twice the log-likelihood of the two
-counted shares of yes less that of the best point of the region. At a point inside of the region G² tends to zero, on a
-side to ½·χ²₀ + ½·χ²₁, and at a corner to a mixture of χ²₀, χ²₁ and χ²₂ whose weights depend on its angle. Given the
-side or corner at which the estimate lies, the law of G² is at most that of χ² with one or two degrees of freedom,
-wherever the true point lies and however small the region is. So this p-value has at most its nominal size. Each count
-is moved by at most half a report towards its expectation (Yates), because the counts of small samples are discrete.
-
-References:
-    Susko, "Likelihood ratio tests with boundary constraints using data-dependent degrees of freedom", Biometrika 100,
-    2013.
+Test of fit: given the side or corner of the region at which the estimate lies, the law of G² is at most that of χ² with
+one or two degrees of freedom, wherever the true point lies and however small the region is (Susko, 2013). Each count is
+moved by at most half a report towards its expectation (Yates), because the counts of small samples are discrete.
 """
 
 from __future__ import annotations
@@ -165,9 +158,9 @@ def unrelated_question(
 
     The test of fit compares the likelihood of the two counted shares of yes with that of the estimate. Its statistic is
     zero inside of the square; on a side its null law is ½·χ²₀ + ½·χ²₁, and at a corner a mixture of χ²₀, χ²₁ and χ²₂.
-    The p-value is that of χ² with as many degrees of freedom as sides meet at the estimate. Given these, it is valid
-    wherever the truth lies. Counts are corrected for continuity (Yates), so it is conservative: the size is at most
-    0.04 at 0.05 (`validation/two_samples.py`).
+    The p-value is that of χ² with as many degrees of freedom as sides meet at the estimate, which is valid wherever the
+    truth lies. Counts are corrected for continuity (Yates): the size is at most 0.04 at 0.05
+    (`validation/two_samples.py`).
 
     The 95 % intervals cover 0.929 or more for 25 to 200 respondents in each sample, but 0.84 to 0.93 if fewer than four
     yes, or few no, are expected in both samples together: where no yes at all is likely, no interval can cover more.

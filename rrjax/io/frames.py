@@ -1,7 +1,8 @@
 """Counts of reports in a data frame, made by its engine: DuckDB, Polars, pandas, Arrow, or Spark on a cluster.
 
 The engine returns one row for each different report, and never more rows than the mechanism has different reports. So
-ten billion rows on a cluster become one vector.
+ten billion rows on a cluster become one vector. DuckDB, which reads files, does not read frames of Spark and Dask, and
+is not there on every machine that has frames.
 """
 
 from __future__ import annotations
@@ -126,9 +127,7 @@ def tally_frame(
             f": {number(counted.num_missing, 'report is', 'reports are')} missing. Leave such rows out of the frame, "
             "or count with count_frame, which returns their number.",
         )
-    if coding == "numbers":
-        return tally_of_columns(counted.counts, mechanism, given)
-    return tally_of_support(counted.counts, counted.num_rows, mechanism, given)
+    return tally_of_columns(counted.counts, mechanism, given)
 
 
 def count_frame(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rrjax.data.mixture import Mixture
     from rrjax.data.tally import Tally
-    from rrjax.mechanisms import Design, SupportMechanism
+    from rrjax.mechanisms import SupportMechanism
 
 _TYPES: dict[Coding, str] = {
     "numbers": "INTEGER",
@@ -129,23 +129,13 @@ def _make_mechanism(name: str, parameters: dict[str, Any], file: str, wrote: str
 
 
 def _of_labels(source, metadata, mechanism):
-    from rrjax.data.linear_maps import Scaling
-    from rrjax.data.mixture import Mixture
-    from rrjax.mechanisms import Design
-
-    counted = count_reports(source)
-    if isinstance(mechanism, Design):
-        return tallied_answers(counted, mechanism)
-    tally = tally_of_support(counted.counts, int(counted.counts.sum()), mechanism, counted.domain)
-    lift = Scaling(mechanism.expm1_epsilon, mechanism.num_categories)
-    return Tallied(counted, mechanism, tally, Mixture(counted.counts, 1.0, lift))
+    return tallied_answers(count_reports(source), mechanism)
 
 
-def tallied_answers(counted: CountedReports, design: Design) -> Tallied:
-    """The tally and the likelihood of counted answers to a survey design."""
-    counts = as_jax_integers(np.asarray(counted.counts))
-    tally = replace(design.tally_of_counts(counts), domain=counted.domain)
-    return Tallied(counted, design, tally, design.mixture_of_counts(counts))
+def tallied_answers(counted: CountedReports, mechanism: SupportMechanism) -> Tallied:
+    """The tally and the likelihood of counted answers: labels of randomized response or of a survey design."""
+    tally = tally_of_columns(counted.counts, mechanism, counted.domain)
+    return Tallied(counted, mechanism, tally, mechanism.mixture_of_counts(counted.counts))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _of_numbers(source, metadata, mechanism):
@@ -316,9 +306,10 @@ def tally_of_support(
 
 
 def tally_of_columns(columns: np.ndarray, mechanism: SupportMechanism, domain: Domain | None = None) -> Tally:
-    """The tally from the number of reports of each column; `DataError` beyond the integers of JAX."""
+    """The tally from the number of reports of each kind; `DataError` beyond the integers of JAX."""
+    counted = as_jax_integers(columns)
     as_jax_integers(columns.sum())
-    tally = mechanism.tally_of_counts(as_jax_integers(columns))  # pyright: ignore[reportAttributeAccessIssue]
+    tally = mechanism.tally_of_counts(counted)  # pyright: ignore[reportAttributeAccessIssue]
     return replace(tally, domain=domain)
 
 

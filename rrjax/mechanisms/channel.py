@@ -37,11 +37,8 @@ class Channel(Mechanism):
     cumulative row in the dtype; under tracing, −1 for a value outside the domain.
 
     Args:
-        matrix: `[K, M]`, row = value, column = report, probabilities; K ≥ 2.
-
-    Raises:
-        ValueError: Another shape, or (not under tracing) an entry that is no probability, a row that does not sum to
-            one, or a column of zeros.
+        matrix: `[K, M]`, row = value, column = report, probabilities; K ≥ 2. Other entries, rows that do not sum to one
+            and columns of zeros raise `ValueError` (not under tracing).
 
     Example:
         >>> import rrjax

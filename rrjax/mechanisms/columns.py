@@ -152,9 +152,6 @@ class HadamardResponse(ColumnResponse):
         >>> mechanism = rrjax.mechanisms.HadamardResponse(num_categories=3, epsilon=2.0)
         >>> mechanism.num_columns, f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}"
         (4, '0.881 0.500')
-        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
-        >>> reports.shape, int(mechanism.tally(reports).num_users)
-        ((4,), 4)
         >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
         >>> [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
         [0.6, 0.3, 0.1]

@@ -59,9 +59,6 @@ class LocalHashing(PureMechanism):
         >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
         >>> reports.shape, int(mechanism.tally(reports).num_users)
         ((4, 2), 4)
-        >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
-        >>> [round(t, 1) for t in rrjax.inv_p(tally).tolist()]
-        [0.6, 0.3, 0.1]
 
     References:
         Wang, Blocki, Li and Jha, "Locally differentially private protocols for frequency estimation", 2017, §4.4.

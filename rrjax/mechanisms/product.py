@@ -162,10 +162,7 @@ class Product(Record):
     operations. With other mechanisms each user is a row of ∏K numbers.
 
     Args:
-        columns: The mechanisms of the columns, at least one.
-
-    Raises:
-        ValueError: No columns, or other objects than mechanisms.
+        columns: The mechanisms of the columns, at least one; others raise `ValueError`.
 
     Example:
         >>> import jax, rrjax
@@ -223,16 +220,10 @@ class Product(Record):
         return LogRows(scale, base, full + jnp.log1p(-jnp.exp(jnp.minimum(base[..., None] - full, 0))))
 
     def inv(self, counts: ArrayLike) -> Float[Array, " K"]:
-        """The unbiased estimate of the joint shares, `[∏K]`, which may be negative.
+        """The unbiased estimate of the joint shares, `[∏K]`, which may be negative; counts as of `mixture_of_counts`.
 
         It sums to one if all columns are of randomized response, survey designs or channels. It leaves out users with
-        a missing report.
-
-        Args:
-            counts: As `mixture_of_counts`, integers or floats.
-
-        Raises:
-            ValueError: Another shape, or a channel that has no inverse.
+        a missing report. Raises `ValueError` for a channel that has no inverse.
         """
         return self._unbiased(counts, square=False)
 
@@ -284,9 +275,6 @@ class Sampled(Product):
         columns: The mechanisms of the columns, each with its ε where it is reported; their reports must be numbers.
         number: How many columns a user reports, from 1 to d. Static.
 
-    Raises:
-        ValueError: As `Product`, columns whose reports are no numbers, or another `number`.
-
     Example:
         >>> import jax, rrjax
         >>> columns = [rrjax.RandomizedResponse(2, 1.0), rrjax.RandomizedResponse(3, 1.0)]
@@ -296,9 +284,6 @@ class Sampled(Product):
         >>> first, second = product.randomize(jax.random.key(0), ([0] * 4000, [2] * 4000))
         >>> int((first >= 0).sum() + (second >= 0).sum())
         4000
-        >>> alone = rrjax.mle_star(product.columns[0].tally(first[first >= 0]).support, 1.0)
-        >>> [round(t, 2) for t in alone.tolist()]
-        [1.0, 0.0]
 
     References:
         Arcolezi, Couchot, Al Bouna and Xiao, "Random sampling plus fake data", 2021: arXiv:2109.07269 (SMP); Nguyên et
@@ -358,9 +343,6 @@ class SampledWithFakes(Record):
 
     Args:
         columns: `RandomizedResponse` of each column, at the ε where it is drawn.
-
-    Raises:
-        ValueError: As `Product`, or other mechanisms.
 
     Example:
         >>> import jax, rrjax

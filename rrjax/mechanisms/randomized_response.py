@@ -148,15 +148,22 @@ class RandomizedResponse(PureMechanism):
         return log_probability_of_block(self.epsilon, self.num_categories, 0)
 
     def tally(self, reports: ArrayLike) -> Tally:
-        counts = count(reports, self.num_categories)
+        return self.tally_of_counts(count(reports, self.num_categories))
+
+    def tally_of_counts(self, counts: Int[Array, " K"]) -> Tally:
+        """The tally of counted reports."""
         return Tally(counts, jnp.sum(counts), rates=self.rates)
 
     def mixture(self, reports: ArrayLike) -> Mixture:
-        return Mixture(count(reports, self.num_categories), 1.0, Scaling(self.expm1_epsilon, self.num_categories))
+        return self.mixture_of_counts(count(reports, self.num_categories))
+
+    def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
+        """The likelihood of counted reports, `[K]` integers or floats."""
+        return Mixture(counts, 1.0, Scaling(self.expm1_epsilon, self.num_categories))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
-        counts = simulate.randomized(key, as_true_counts(true_counts, self.num_categories), self.epsilon)
-        return Tally(counts, jnp.sum(counts), rates=self.rates)
+        true_counts = as_true_counts(true_counts, self.num_categories)
+        return self.tally_of_counts(simulate.randomized(key, true_counts, self.epsilon))
 
 
 def _negate(high, low):

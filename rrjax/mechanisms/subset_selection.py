@@ -56,9 +56,6 @@ class SubsetSelection(PureMechanism):
         >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 5, 7])
         >>> reports.shape, int(mechanism.tally(reports).num_users)
         ((4, 2), 4)
-        >>> tally = mechanism.collect(jax.random.key(0), [6_000, 3_000, 1_000, 0, 0, 0, 0, 0])
-        >>> [round(t, 1) for t in rrjax.empirical_bayes(tally).theta[:3].tolist()]
-        [0.6, 0.3, 0.1]
 
     References:
         Ye and Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018:

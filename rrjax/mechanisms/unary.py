@@ -95,9 +95,6 @@ class SymmetricUnaryEncoding(UnaryEncoding):
         >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
         >>> reports.shape, int(mechanism.tally(reports).num_users)
         ((4, 3), 4)
-        >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
-        >>> [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
-        [0.6, 0.3, 0.1]
 
     References:
         Erlingsson, Pihur and Korolova, "RAPPOR", 2014; Wang, Blocki, Li and Jha, "Locally differentially private
@@ -130,9 +127,6 @@ class OptimizedUnaryEncoding(UnaryEncoding):
         >>> mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(num_categories=3, epsilon=2.0)
         >>> print(f"{mechanism.rates.p:.3f} {mechanism.rates.q:.3f}")
         0.500 0.119
-        >>> reports = mechanism.randomize(jax.random.key(0), [0, 0, 1, 2])
-        >>> reports.shape, int(mechanism.tally(reports).num_users)
-        ((4, 3), 4)
         >>> tally = mechanism.collect(jax.random.key(0), [60_000, 30_000, 10_000])
         >>> [round(t, 2) for t in rrjax.inv_p(tally).tolist()]
         [0.6, 0.3, 0.1]

@@ -1,13 +1,12 @@
 """Models of randomized reports: losses, regressions, parametric families, privacy budgets, and the delta method."""
 
 from rrjax.models.budget import split_budget
-from rrjax.models.candidates import CandidateResponse, rr_with_prior
 from rrjax.models.coefficient_tests import goodness_of_fit_test, likelihood_ratio_test, score_test, wald_test
 from rrjax.models.delta import delta_method
 from rrjax.models.dirichlet import fit_dirichlet
 from rrjax.models.families import family_test, fit_family, geometric_logits, poisson_logits, zipf_logits
 from rrjax.models.hidden import fit_hidden
-from rrjax.models.loss import backward_loss, rr_loss
+from rrjax.models.loss import CandidateResponse, backward_loss, rr_loss, rr_with_prior
 from rrjax.models.outcome import fit_outcome
 from rrjax.models.regression import fit, fit_in_batches
 from rrjax.models.results import FitError, OutcomeRegression, Regression, predict, summary

@@ -106,7 +106,14 @@ def split_budget(
     References:
         Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, theorem 3.16 (composition).
     """
-    sizes = _sizes(num_categories)
+    sizes = tuple(as_list(num_categories))
+    if not sizes:
+        raise ArgumentError.about(
+            "num_categories", f"must be a sequence, the K of each question, got {num_categories!r}"
+        )
+    for size in sizes:
+        check_num_categories(size)
+    sizes = tuple(int(size) for size in sizes)
     designs = tuple(mechanism) if isinstance(mechanism, Sequence) else (mechanism,) * len(sizes)
     if len(designs) != len(sizes):
         raise ArgumentError(
@@ -153,17 +160,6 @@ def split_budget(
         num_iters=num_iters,
         converged=converged,
     )
-
-
-def _sizes(num_categories):
-    sizes = tuple(as_list(num_categories))
-    if not sizes:
-        raise ArgumentError.about(
-            "num_categories", f"must be a sequence, the K of each question, got {num_categories!r}"
-        )
-    for size in sizes:
-        check_num_categories(size)
-    return tuple(int(size) for size in sizes)
 
 
 def _weights(weights, number, dtype):

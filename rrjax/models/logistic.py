@@ -146,10 +146,8 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
     only through the logits η = Bᵀx. With C = (x ⊗ 1)ᵀ V (x ⊗ 1) of each user, k × k, J(η) the user's observed
     information on the logits and g the score, the sums need only the slope of ⟨J(η), C⟩ and J·C·g: no array has three
     indices of coefficients.
-
-    References:
-        Cox and Snell, "A general definition of residuals", 1968; Firth, "Bias reduction of maximum likelihood
-        estimates", 1993.
+    Cox and Snell, "A general definition of residuals", 1968; Firth, "Bias reduction of maximum likelihood estimates",
+    1993.
     """
     size, width = coefficients.shape
     split = inverse.reshape(size, width, -1).reshape(size, width, size, width)

@@ -388,11 +388,7 @@ class FitError(ArgumentError):
 
 
 def require(condition: bool, name: str, expected: str, array: Any) -> None:
-    """Refuses an array of a wrong dtype or shape; the message has both.
-
-    Raises:
-        ArgumentError: The condition is false.
-    """
+    """Refuses an array of a wrong dtype or shape; the message has both."""
     if not condition:
         raise ArgumentError.about(name, f"must be {expected}; got {array.dtype} of shape {tuple(array.shape)}")
 

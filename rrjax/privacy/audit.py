@@ -408,11 +408,7 @@ def _forms(counts):
 def _count_batch(
     reports: Any, size: int, used: int, *, event: Callable[[Any], Any] | None, only: Collection[Any] | None = None
 ) -> Counter[Label]:
-    """Counts of the first `used` reports of a batch; if `only` is given, of those whose label or form is in it.
-
-    Raises:
-        ArgumentError: The number of reports is not the size of the batch.
-    """
+    """Counts of the first `used` reports of a batch; if `only` is given, of those whose label or form is in it."""
     kind = "O" if isinstance(reports, list | tuple) else np.asarray(reports).dtype.kind
     may_differ = kind in "OSU" and hasattr(reports, "__len__")  # in form, from report to report
     if event is None and may_differ:
@@ -458,11 +454,7 @@ def _comparable(content):
 
 
 def _labels_of(counts: Counter[Label]) -> tuple[list[Any], bool]:
-    """The sorted labels of reports, and whether they are forms alone, because there are too many contents.
-
-    Raises:
-        ArgumentError: There are too many contents, and there is one form.
-    """
+    """The sorted labels of reports, and whether they are forms alone, because there are too many contents."""
     if all(content is not ALL_CONTENTS for _, content in counts):
         try:
             return sorted(counts), False

@@ -78,9 +78,9 @@ class OfColumns(Answer):
         first, *others = MEASURES
         rows = []
         for pair in pairs:
-            v, *rest_measured = (measured(pair, *each) for each in MEASURES.values())
+            with_limits, *further = (measured(pair, *each) for each in MEASURES.values())
             p_values = [p_text(pair["p_value"], NUM_DRAWS, pair[name]) for name in more]
-            rows.append([named(pair), *v, *(value for value, _ in rest_measured), *p_values])
+            rows.append([named(pair), *with_limits, *(value for value, _ in further), *p_values])
         titles = ["columns", first, form.interval(self.level), *others, *("p", "p of all")[: len(more)]]
         return Cells(titles, rows, rest, width=None)
 

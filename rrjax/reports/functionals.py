@@ -86,17 +86,13 @@ class FunctionalEstimate:
 
     def texts(self) -> tuple[str, str, str]:
         """The value, its standard error and its interval, for people."""
-        if self.functional.kind == "quantile":
-            if self.contradicted:
-                return "–", "", "–"
-            return form.printable(self.value), "", f"{form.printable(self.lower)} – {form.printable(self.upper)}"
-        known = math.isfinite(self.standard_error)
-        if self.functional.kind == "share":
-            error = form.percent(self.standard_error) if known else ""
-            return form.percent(self.value), error, form.between(self.lower, self.upper)
-        digits = form.decimals(self.standard_error)
-        limits = "–" if self.contradicted else f"{self.lower:,.{digits}f} – {self.upper:,.{digits}f}"
-        return f"{self.value:,.{digits}f}", f"{self.standard_error:,.{digits}f}" if known else "", limits
+        kind, digits = self.functional.kind, form.decimals(self.standard_error)
+        writers: dict[str, Any] = {"quantile": form.printable, "share": form.percent}
+        text = writers.get(kind, lambda number: f"{number:,.{digits}f}")
+        error = text(self.standard_error) if math.isfinite(self.standard_error) else ""
+        value = "–" if kind == "quantile" and self.contradicted else text(self.value)
+        limits = "–" if self.contradicted else f"{text(self.lower)} – {text(self.upper)}"
+        return value, error, form.between(self.lower, self.upper) if kind == "share" else limits
 
 
 def estimates_of(

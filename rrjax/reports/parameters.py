@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,11 +29,11 @@ MEANINGS = {
 def check_epsilon(epsilon: float) -> float:
     """Returns ε; refuses one that no collection can have."""
     try:
-        number = math.nan if isinstance(epsilon, bool | np.bool_) else float(epsilon)
+        number = None if isinstance(epsilon, bool | np.bool_) else float(epsilon)
     except (TypeError, ValueError):
-        number = math.nan
+        number = None
     problem = None
-    if math.isnan(number) and not isinstance(epsilon, float):
+    if number is None:
         problem = f"must be a number of nats, got {epsilon!r}"
     elif not number > 0:
         problem = f"must be a positive number of nats, got {number:g}"
@@ -48,7 +47,7 @@ def check_epsilon(epsilon: float) -> float:
             f"{number:g} is above {LARGEST_EPSILON:g}: no report would differ from its value, and nothing "
             "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
         )
-    if problem is not None:
+    if problem is not None or number is None:
         raise refusal("epsilon", f"{option('epsilon')} {problem}", value=epsilon)
     return number
 

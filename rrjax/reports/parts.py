@@ -79,13 +79,11 @@ class Parts(Kind):
         for number, each in self.parts.items():
             for warning in each.warnings:
                 numbers.setdefault(warning, []).append(number)
-        named = {
-            warning: f"{self.part}{'s' * (len(of) > 1)} {', '.join(map(str, of))}" for warning, of in numbers.items()
-        }
-        return [
-            warning if len(of) == len(self.parts) else f"{named[warning].capitalize()}: {warning}"
-            for warning, of in numbers.items()
-        ]
+        found = []
+        for warning, of in numbers.items():
+            named = f"{self.part.capitalize()}{'s' * (len(of) > 1)} {', '.join(map(str, of))}"
+            found.append(warning if len(of) == len(self.parts) else f"{named}: {warning}")
+        return found
 
     def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> PartShares:
         """Estimates the shares of all categories, from each part and from all parts together.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, ClassVar
 
 import jax
@@ -27,6 +28,8 @@ MOST_CELLS = 200_000_000
 FEWEST_REJECTIONS = 5
 """Number of simulated collections that are at least as extreme where the p-value is the significance, at least."""
 UNSUSPICIOUS = "Nothing speaks against it."
+_ADDING = Lock()
+"""Two questions that run side by side may test the same reports, and warn of them once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,35 +247,40 @@ def label_of(reports: Reports, result: inference.HypothesisTest) -> str | None:
 
 def check_contradictions(reports: Reports) -> None:
     """Tests reports against their mechanism and ε, once; adds the tests to them, and a warning if they reject."""
-    if not reports.metadata_tests:
-        with jax.enable_x64(True):
-            _check(reports)
+    if reports.metadata_tests:
+        return
+    with jax.enable_x64(True):
+        tests, warnings = _contradictions(reports)
+    with _ADDING:
+        if not reports.metadata_tests:
+            reports.metadata_tests.update(tests)
+            reports.warnings.extend(warnings)
 
 
-def _check(reports: Reports) -> None:
+def _contradictions(reports: Reports) -> tuple[dict[str, dict[str, float]], list[str]]:
     if reports.tallied is not None:
         tally = reports.tallied.tally
     else:
         number = as_jax_integers(np.asarray(reports.num_reports))
         tally = _tally_of_counts(as_jax_integers(reports.counts), number, reports.mechanism)
-    tests, found = reports.metadata_tests, inference.contradiction_test(tally, reports.mechanism)
-    names = ("p_value", "size", "statistic", "expected")
-    tests |= {each: dict(zip(names, map(float, getattr(found, each)), strict=True)) for each in found.parts}
+    found, names = inference.contradiction_test(tally, reports.mechanism), ("p_value", "size", "statistic", "expected")
+    tests = {each: dict(zip(names, map(float, getattr(found, each)), strict=True)) for each in found.parts}
     if reports.tallied is not None and reports.tallied.seeds is not None:
         result = inference.repeated_seed_test(*reports.tallied.seeds)
         tests["repeated_seed"] = {"statistic": float(result.statistic), "p_value": float(result.p_value)}
     p_values = {name: test["p_value"] * len(tests) for name, test in tests.items()}
     rejected = [name for name, p_value in p_values.items() if p_value <= FALSE_ALARM]
-    if rejected:
-        # A category that is impossible alone says enough.
-        told = rejected[:1] if rejected[0] == "single" else rejected
-        said = [_contradiction(reports, tally, name) for name in told]
-        least = min(p_values.values())
-        bound = form.at_most(least) if least > 1e-99 else "1e-99"
-        reports.warnings.append(
-            f"The reports contradict their mechanism: {'; '.join(said)}. Whatever the users hold, this happens by "
-            f"chance with probability {bound} at most. Do not use these estimates. {reports.possible_causes}"
-        )
+    if not rejected:
+        return tests, []
+    # A category that is impossible alone says enough.
+    told = rejected[:1] if rejected[0] == "single" else rejected
+    said, least = [_contradiction(reports, tally, name, tests) for name in told], min(p_values.values())
+    bound = form.at_most(least) if least > 1e-99 else "1e-99"
+    warning = (
+        f"The reports contradict their mechanism: {'; '.join(said)}. Whatever the users hold, this happens by "
+        f"chance with probability {bound} at most. Do not use these estimates. {reports.possible_causes}"
+    )
+    return tests, [warning]
 
 
 @program
@@ -280,12 +288,12 @@ def _tally_of_counts(counts: Any, number: Any, mechanism: Any) -> Tally:
     return Tally(counts, number, rates=mechanism.rates)
 
 
-def _contradiction(reports: Reports, tally: Tally, name: str) -> str:
+def _contradiction(reports: Reports, tally: Tally, name: str, tests: dict[str, dict[str, float]]) -> str:
     """What one of the tests rejected, in words."""
-    test, number = reports.metadata_tests[name], reports.num_reports
+    test, number = tests[name], reports.num_reports
     named = "named" if reports.tallied is None or reports.design is not None else "supported"
     if name == "single":
-        level = 1 - FALSE_ALARM / len(reports.metadata_tests)
+        level = 1 - FALSE_ALARM / len(tests)
         odd = np.isnan(inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni").lower)
         few = odd & (np.asarray(tally.support) < number * np.asarray(tally.q))
         words = [

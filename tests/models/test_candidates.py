@@ -12,7 +12,7 @@ from jax.test_util import check_grads
 from refusals import refused
 
 from rrjax.models import CandidateResponse, backward_loss, fit, rr_loss, rr_with_prior
-from rrjax.models.candidates import _kept
+from rrjax.models.loss import _kept
 
 MASKS = np.asarray([[1, 1, 0, 0, 1], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1]], bool)
 EPSILONS = [1e-3, 0.5, 2.0, 8.0, 40.0]

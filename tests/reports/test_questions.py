@@ -1,4 +1,4 @@
-"""Statements, comparisons, regressions and tests: the numbers and words of the command line, and what is refused."""
+"""Statements, comparisons, regressions, tests and plans: the words of the command line, and what is refused."""
 
 from pathlib import Path
 
@@ -25,6 +25,7 @@ FLAGS = ("--draws", "199", "--seed", "3")
 COUNTED = ("--column", "colour", "--counts", "n", "--epsilon", "2", "--domain", "colours.txt")
 VISITS = ("--column", "visits", "--epsilon", "2", "--domain", "0:5")
 VISIT_COUNTS = [400, 300, 200, 100]
+KUK = ("--mechanism", "kuk", "--parameter", "have=0.5", "--parameter", "lack=0.05")
 USES = ("--epsilon", "2", "--domain", "answers.txt")
 TRUTH = [70, 20, 10]
 
@@ -403,3 +404,80 @@ def test_pairs_that_are_randomized_as_one():
 )
 def test_errors_about_tests_name_the_argument(collections, argument, ask):
     check_refusal(argument, lambda: ask(*collections))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("line", "ask"),
+    [
+        (
+            ("--categories", "50", "--epsilon", "1", "--target-rmse", "0.01"),
+            lambda: rrjax.plan(50, epsilon=1, target_rmse=0.01),
+        ),
+        (
+            ("--categories", "10", "--users", "50000", "--target-width", "0.02", "--share", "0.3", "--level", "0.9"),
+            lambda: rrjax.plan(10, num_users=50_000, target_width=0.02, share=0.3, level=0.9),
+        ),
+        (
+            ("--categories", "10", "--users", "50000", "--epsilon", "1.5", "--mechanism", "ss"),
+            lambda: rrjax.plan(10, 1.5, 50_000, mechanism="ss"),
+        ),
+        ((*KUK, "--users", "1000"), lambda: rrjax.plan(num_users=1000, mechanism=DESIGNS["kuk"](0.5, 0.05))),
+        (
+            (*KUK, "--target-width", "0.08"),
+            lambda: rrjax.plan(2, target_width=0.08, mechanism="kuk", parameters={"have": "1/2", "lack": 0.05}),
+        ),
+        (
+            ("--columns", "2,3", "--epsilon", "2", "--users", "10000"),
+            lambda: reports.plan_columns([2, 3], 2.0, 10_000),
+        ),
+    ],
+    ids=["users", "epsilon", "known", "design", "named design", "columns"],
+)
+def test_plans_say_the_same_in_all_outlets(invoke, line, ask):
+    answer = ask()
+    check_outlets(answer, invoke, "plan", *line, tolerance=1e-12, out=False)
+    (rows,) = answer.rows().values()
+    assert len(answer.to_polars()) == len(rows)
+    code, out, error = invoke("plan", *line)
+    assert code == 0, error
+    assert answer.title.split(":")[0] in out
+    assert "<th" in answer._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("argument", "ask"),
+    [
+        ("num_categories", lambda: rrjax.plan(epsilon=1.0, num_users=9)),
+        ("num_categories", lambda: rrjax.plan(1, epsilon=1.0, num_users=9)),
+        ("num_categories", lambda: rrjax.plan(3, num_users=9, mechanism=DESIGNS["warner"](0.7))),
+        ("num_users", lambda: rrjax.plan(3, epsilon=1.0, num_users=0)),
+        ("num_users", lambda: rrjax.plan(4, 1, 10.5)),
+        ("num_users", lambda: rrjax.plan(4, 1, True)),
+        ("num_users", lambda: reports.plan_columns([3, 4], 1.0, float("inf"))),
+        ("epsilon", lambda: rrjax.plan(4, True, 10)),
+        ("num_users", lambda: rrjax.plan(mechanism=DESIGNS["warner"](0.7))),
+        ("epsilon", lambda: rrjax.plan(3, num_users=9)),
+        ("epsilon", lambda: rrjax.plan(3, epsilon=-1.0, num_users=9)),
+        ("epsilon", lambda: rrjax.plan(epsilon=1.0, num_users=9, mechanism=DESIGNS["warner"](0.7))),
+        ("mechanism", lambda: rrjax.plan(3, 1.0, 9, mechanism="loloha")),
+        ("parameters", lambda: rrjax.plan(3, 1.0, 9, parameters={"truth": 0.5})),
+        ("target_rmse", lambda: rrjax.plan(3, 1.0, target_rmse=5)),
+        ("target_width", lambda: rrjax.plan(3, 1.0, target_rmse=0.1, target_width=0.1)),
+        ("share", lambda: rrjax.plan(3, 1.0, 9, share=2)),
+        ("level", lambda: rrjax.plan(3, 1.0, 9, level=95)),
+        ("num_categories", lambda: reports.plan_columns([3], 1.0, 9)),
+        ("num_categories", lambda: reports.plan_columns(["a", 3], 1.0, 9)),
+        ("num_users", lambda: reports.plan_columns([3, 4], 1.0, 0)),
+        ("epsilon", lambda: reports.plan_columns([3, 4], 100.0, 9)),
+    ],
+)
+def test_errors_about_plans_name_the_argument(argument, ask):
+    check_refusal(argument, ask)
+
+
+@pytest.mark.long
+def test_a_plan_draws_itself():
+    pytest.importorskip("matplotlib")
+    for plan in (rrjax.plan(3, 1.0, 900), reports.plan_columns([2, 3], 2.0, 900)):
+        assert plan.figure().axes

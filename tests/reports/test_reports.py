@@ -1,6 +1,8 @@
 """Reports that a notebook holds: what the command line says, and what people try first, works or says what to do."""
 
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import jax
 import numpy as np
@@ -16,6 +18,8 @@ from rrjax import reports as answers  # noqa: E402
 from rrjax.data.errors import ArgumentError, DataError  # noqa: E402
 from rrjax.mechanisms import DESIGNS, MECHANISMS  # noqa: E402
 from rrjax.reports.kind import NoSuchQuestion  # noqa: E402
+from rrjax.reports.shares import side_by_side  # noqa: E402
+from rrjax.reports.testing import check_contradictions  # noqa: E402
 
 pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
 LABELS = ["red", "green", "blue", "<b>grey</b>"]
@@ -324,3 +328,16 @@ def test_columns_that_were_randomized_separately(tmp_path, monkeypatch, invoke):
         answers.test_independence(found, ["a", "b"], [["no", "yes"], ["0", "1"]], draws=99)
     with pytest.raises(ArgumentError):
         found.pairs(level=3)
+
+
+def test_questions_side_by_side_warn_of_a_contradiction_once(monkeypatch):
+    barrier, test = Barrier(2), rrjax.inference.contradiction_test
+
+    def at_the_same_time(*given):
+        barrier.wait(60)
+        return test(*given)
+
+    monkeypatch.setattr(rrjax.inference, "contradiction_test", at_the_same_time)
+    reports = rrjax.Reports.of_counts([10_000, 1, 1], 1.0)
+    side_by_side([partial(check_contradictions, reports)] * 2)
+    assert len(reports.warnings) == 1

@@ -227,4 +227,4 @@ def _randomize(mechanism, key, values):
         inside = (value >= 0) & (value < size)
         return jnp.where(inside, jnp.full(size, -1, jnp.int8).at[asked].set(bits.astype(jnp.int8)), jnp.int8(2))
 
-    return for_each_user(answer, key, (values.ravel(),)).reshape(*values.shape, size)
+    return for_each_user(answer, key, (values.ravel(),), size).reshape(*values.shape, size)

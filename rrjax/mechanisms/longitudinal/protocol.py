@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -309,6 +308,11 @@ class TwoStages(Protocol):
         check_key(key)
         return _memoize(self, key, as_values(values, self.num_categories, "values"))
 
+    @property
+    def _memo_cells(self) -> int:
+        """The number of entries of a memo."""
+        return 1
+
     def _own_memo(self, key: Array, value: Int[Array, ""]) -> Array:
         """The memo of a user with this secret for one value; always the same."""
         return self.memo_mechanism.randomize(jax.random.fold_in(key, value.astype(jnp.uint32)), value)
@@ -327,10 +331,8 @@ class TwoStages(Protocol):
         of_memos, of_reports = jax.random.split(key)
         memos = self.memo_mechanism.collect(of_memos, true_counts)
         usable = can_be_drawn(memos.support, memos.num_users, num_rounds) & (self.instantaneous.truth > 0)
-        held, number = (
-            jnp.where(usable, each, 0).astype(jnp.int32) * num_rounds for each in (memos.support, memos.num_users)
-        )
-        support = self._support_again(of_reports, held, number, usable)
+        held, number = (jnp.where(usable, each, 0) * num_rounds for each in (memos.support, memos.num_users))
+        support = self._support_again(of_reports, held.astype(jnp.int32), number.astype(jnp.int32), usable)
         return jnp.where(usable, support, -1), jnp.where(usable, number, -1)
 
     @abc.abstractmethod
@@ -356,7 +358,7 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
 
 @jax.jit
 def _memoize(protocol, key, values):
-    memo = for_each_user(protocol._own_memo, key, (values.ravel(),))
+    memo = for_each_user(protocol._own_memo, key, (values.ravel(),), protocol._memo_cells)
     return memo.reshape(*values.shape, *memo.shape[1:])
 
 
@@ -372,14 +374,12 @@ def can_be_drawn(support: Int[Array, " K"], number: Int[Array, ""], num_rounds: 
     return jnp.all(support >= 0) & (number >= 0) & (number <= MOST_REPORTS // num_rounds)
 
 
-def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...]) -> Any:
-    """Applies a function to the key and the data of each user, in batches of a bounded size."""
+def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...], cells: int) -> Any:
+    """Applies a function to the key and the data of each user, in batches of a bounded number of cells."""
     num_users, users = users[0].shape[0], tuple(map(together, users))
     keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(num_users, dtype=jnp.uint32))
     if not isinstance(num_users, int):  # a symbol of `jax.export`, which has no batches
         return jax.vmap(function)(keys, *users)
-    one = (jax.ShapeDtypeStruct(each.shape[1:], each.dtype) for each in (keys, *users))
-    cells = sum(math.prod(each.shape) for each in jax.tree.leaves(jax.eval_shape(function, *one)))
     size = max(1, min(num_users, CELLS // cells))
     return lax.map(lambda user: function(*user), (keys, *users), batch_size=size)
 
@@ -387,8 +387,9 @@ def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, 
 @jax.jit
 def again(key: Array, memo: Bool[Array, "*s M"], rates: Rates) -> Bool[Array, "*s M"]:
     """The bits of reports: set with p if set in the memo, else with q; none at impossible rates."""
-    flat = memo.reshape(-1, memo.shape[-1])
-    return for_each_user(lambda key, bits: drawn_bits(key, bits, rates), key, (flat,)).reshape(memo.shape)
+    size = memo.shape[-1]
+    drawn = for_each_user(lambda key, bits: drawn_bits(key, bits, rates), key, (memo.reshape(-1, size),), size)
+    return drawn.reshape(memo.shape)
 
 
 def drawn_bits(key: Array, holds: Bool[Array, " M"], rates: Rates) -> Bool[Array, " M"]:

@@ -351,7 +351,7 @@ def _memoize(rappor, key, values):
         return CohortBits(jnp.where(inside, cohort, -1), bits)
 
     flat = jnp.asarray(rappor.filters).ravel()
-    return for_each_user(answer, key, (values,))
+    return for_each_user(answer, key, (values,), num_bits)
 
 
 @partial(jax.jit, static_argnums=3)

@@ -344,6 +344,10 @@ class LongitudinalUnaryEncoding(TwoStages):
         return Rates(1, 1, odds).astype(float_dtype())
 
     @property
+    def _memo_cells(self) -> int:
+        return self.num_categories
+
+    @property
     def _bits(self) -> BitsTwice:
         return BitsTwice(self.permanent, self.instantaneous)
 
