@@ -214,12 +214,12 @@ class _Reader:
             given += [inner.args, sorted(inner.keywords.items())]
             inner = inner.func
         if isinstance(inner, types.MethodType):
-            given += [inner.__self__, _methods(type(inner.__self__))]
+            given += [inner.__self__, _attributes(type(inner.__self__))]
             inner = inner.__func__
         inner = inspect.unwrap(inner)
         code = getattr(inner, "__code__", None)
         if code is None and not isinstance(inner, type) and hasattr(inner, "__dict__"):  # a callable object
-            given += [vars(inner), _methods(type(inner))]
+            given += [vars(inner), _attributes(type(inner))]
             inner = type(inner)
         module = getattr(inner, "__module__", None) or ""
         name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
@@ -271,12 +271,6 @@ def _instructions(code: types.CodeType) -> Iterator[Any]:
 def _names(code: types.CodeType) -> set[str]:
     inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*map(_names, inner))
-
-
-def _methods(kind: type) -> list[Any]:
-    """The functions of a class, inherited ones included."""
-    own = (one for one in kind.__mro__ if not _of_library(one.__module__))
-    return [(name, value) for one in own for name, value in sorted(vars(one).items()) if inspect.isfunction(value)]
 
 
 def _attributes(kind: type) -> list[Any]:
