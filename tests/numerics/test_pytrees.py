@@ -152,7 +152,7 @@ def test_exported_functions_take_and_return_them():
         assert found == function(given)
 
 
-HOST = {"Audit", "Estimator", "MechanismErrors", "Metric", "SplitErrors", "Style"}
+HOST = {"Audit", "Estimator", "MechanismErrors", "Metric", "Overlap", "Pair", "SplitErrors", "Style"}
 """NamedTuples of texts, functions or plain numbers, which no compiled function returns."""
 
 

@@ -62,7 +62,7 @@ def test_a_design_in_a_file(tmp_path):
 def error_of_rounds(rounds):
     """Of `inv` of all rounds, summed over the categories: the noise of the memos, and that of one round over T."""
     memo, once = (rrjax.RandomizedResponse(3, epsilon) for epsilon in (2.0, 1.0))
-    of_memo, of_once = (float(each.expected_error_of_rounds(500)) for each in (memo, once))
+    of_memo, of_once = (float(each.expected_squared_error(500)) for each in (memo, once))
     return of_memo + (of_once - of_memo) / rounds
 
 
