@@ -1,4 +1,4 @@
-"""Compiled programs, kept from run to run by JAX's persistent cache in the user's cache folder.
+"""Compiled programs, kept from run to run in the user's cache folder: whole, or by JAX's persistent cache.
 
 Compilation takes most of the time of a short run. Cached programs are machine code that runs unchecked, so the folder
 must belong to the user alone; each set of versions and each kind of processor has its own. If the folder cannot be
@@ -26,11 +26,12 @@ import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 import rrjax
-from rrjax.numerics.programs import compiling_quickly
+from rrjax.cli.kept_programs import KeptPrograms
+from rrjax.numerics.programs import compiling_by
 from rrjax.reports import form
 
 MOST_BYTES = 64 * 2**20
-"""Limit of the size of all programs; the least recently used are removed first."""
+"""Limit of the size of all programs, half of it for those that JAX keeps; the least recently used are removed first."""
 _OF_PROCESSORS = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
@@ -42,7 +43,7 @@ _OF_PROCESSORS = (
 def keeping_programs(*, keep: bool = True) -> Iterator[None]:
     """Compiles small programs quickly; keeps and reuses all, unless JAX is configured to use its own cache, or none."""
     place = _usable_folder() if keep else None
-    with compiling_quickly(), nullcontext() if place is None else _cache_of_jax(place):
+    with compiling_by(KeptPrograms(place, MOST_BYTES // 2)), nullcontext() if place is None else _cache_of_jax(place):
         yield
 
 
@@ -65,7 +66,7 @@ def _cache_of_jax(place: Path) -> Iterator[None]:
     told: Any = jax.config
     ours = {
         "jax_compilation_cache_dir": str(place),
-        "jax_compilation_cache_max_size": MOST_BYTES,
+        "jax_compilation_cache_max_size": MOST_BYTES // 2,
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }

@@ -8,7 +8,7 @@ References:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -143,14 +143,14 @@ def convergence(
     # All programs compile at the same time.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
 
-        def program(work: int, function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
-            found = pool.submit(compiled, function, given, work, jax.default_backend())
+        def program(name: Hashable, work: int, function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+            found = pool.submit(compiled, ("convergence", name), function, given, work, jax.devices()[:1])
             return lambda *given: found.result()(*given)
 
-        draw = program(cells, simulate.counts, key, shares[zipf[0]], np.int32(1), epsilons[0])
-        maximize = program(longest * cells, jax.vmap(rrjax.mle_star), counts, epsilons)
+        draw = program("draw", cells, simulate.counts, key, shares[zipf[0]], np.int32(1), epsilons[0])
+        maximize = program("maximize", longest * cells, jax.vmap(rrjax.mle_star), counts, epsilons)
         paths = [
-            program(number * cells, jax.vmap(partial(_distances, way, number)), counts, epsilons, exact)
+            program((way, number), number * cells, jax.vmap(partial(_distances, way, number)), counts, epsilons, exact)
             for way, number in steps.items()
         ]
         counts = jnp.stack([

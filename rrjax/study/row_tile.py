@@ -8,7 +8,7 @@ drawn, of estimators and metrics that rows have; all others have a program for e
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
@@ -129,10 +129,17 @@ class RowTile:
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
         # Functions by id, because not all can be hashed, and by their contents, which may change.
-        estimators = self.study.estimators.values()
-        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in estimators)
+        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in self._functions)
         metrics = metrics_of_seeds(self.study)
         return "study in rows", tuple(functions), tuple(metrics), dataclasses.astuple(self.sizes)
+
+    def kept_identity(self) -> tuple[Any, ...] | None:
+        """The same for other processes; None if functions are not of rrjax."""
+        return None if any(map(own_in_rows, self._functions)) else self.identity()
+
+    @property
+    def _functions(self) -> Collection[Any]:
+        return self.study.estimators.values()
 
     def tables(self) -> Laws:
         """The arrays that all tiles of this K share: the laws."""

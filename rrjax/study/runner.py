@@ -275,7 +275,8 @@ class _Group:
             compiled, on_each, _ = _programs.get(known, (None, 0, None))
             if compiled is None:
                 function = tile.program(self.tile.function(), self.mesh)
-                compiled = programs.compiled(function, arguments, work, self.platform)
+                devices = list(self.mesh.devices.flat)
+                compiled = programs.compiled(self.tile.kept_identity(), function, arguments, work, devices)
                 if len(_programs) >= _MAX_PROGRAMS:
                     _programs.pop(next(iter(_programs)), None)
                 on_each = self._needed(compiled)

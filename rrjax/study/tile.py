@@ -24,7 +24,8 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from rrjax import simulate
 from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.tally import Tally
-from rrjax.mechanisms import MechanismFactory
+from rrjax.estimators.catalogue import ESTIMATORS
+from rrjax.mechanisms import MECHANISMS, MechanismFactory
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.numerics.rows import Rows, num_parts
 from rrjax.numerics.sharding import looked_up
@@ -327,6 +328,19 @@ class Tile:
             return common
         factory = _mechanisms(self.study)[self.shape.mechanism]
         return *common, id(factory), identity_of(factory, classes=True)
+
+    def kept_identity(self) -> tuple[Any, ...] | None:
+        """The same for other processes with the same code of rrjax; None if functions are not of its catalogues.
+
+        The contents of other functions are not known for sure: they may call any package.
+        """
+        study, mechanism = self.study, self.shape.mechanism
+        functions = [(ESTIMATORS.get(label), f) for label, f in study.estimators.items()]
+        if any(entry is None or entry.function is not f for entry, f in functions) or any(study.metrics.values()):
+            return None
+        if mechanism is not None and MECHANISMS.get(mechanism) is not _mechanisms(study)[mechanism]:
+            return None
+        return "study", tuple(study.estimators), tuple(study.metrics), mechanism, *self._settings
 
     @property
     def _settings(self) -> tuple[Any, ...]:

@@ -94,6 +94,9 @@ def test_an_estimator_of_ones_own_may_say_what_it_is_in_rows(programs):
     apart = study(estimators=["mle_star", own(None)], metrics=METRICS).run(keep_seeds=True)
     for name in ("mse_seeds", "nll_seeds", "tv_seeds", "max_error_seeds", "bias2", "variance"):
         np.testing.assert_allclose(together[name], apart[name], rtol=1e-9 if X64 else 2e-4, atol=1e-10)
+    # Other processes may not have its code.
+    assert runner.tile_of(study(estimators=own(of_rows)), 5, "cpu", None).kept_identity() is None
+    assert runner.tile_of(study(), 5, "cpu", None).kept_identity() is not None
 
 
 def fewer_cells(given):
