@@ -23,7 +23,7 @@ from report import Table
 from timing import pretty, spread
 
 import rrjax
-from rrjax.data.linear_maps import Dense, Lift
+from rrjax.data.linear_maps import Dense, LinearMap
 from rrjax.mechanisms import MECHANISMS, LocalHashing, OptimizedUnaryEncoding, ProjectiveGeometry, PureMechanism
 from rrjax.numerics.pytrees import register
 
@@ -166,7 +166,7 @@ def planes(quick: bool) -> tuple[Table, list[dict[str, Any]]]:
 
 @register(data_fields=["matrix", "scale"])
 @dataclasses.dataclass(frozen=True)
-class Stored(Lift):
+class Stored(LinearMap):
     """The baseline: a matrix of floats and `@`, without a promise of accuracy."""
 
     matrix: jax.Array

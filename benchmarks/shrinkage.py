@@ -18,7 +18,7 @@ from report import Table
 from timing import pretty, spread
 
 import rrjax
-from rrjax.data.tally import evidence
+from rrjax.data.tally import support_data
 from rrjax.estimators.em import anderson, no_history
 from rrjax.estimators.histogram import NUM_ATOMS, NUM_CELLS, Histogram
 from rrjax.estimators.prior import BASE_COUNTS, Prior, gap_of, npmle, start_of
@@ -66,7 +66,7 @@ class Problem(NamedTuple):
 
 def problem_of(counts: jax.Array, epsilon: float) -> Problem:
     """The prior of mean 1/K, as `empirical_bayes` solves for it."""
-    histogram, size = Histogram.of(evidence(counts, epsilon), "users"), counts.shape[0]
+    histogram, size = Histogram.of(support_data(counts, epsilon), "users"), counts.shape[0]
     base = Prior.of(histogram).base
     return Problem(histogram.table, histogram.weight, BASE_COUNTS / size * base, histogram.atoms.share * size - 1)
 

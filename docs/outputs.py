@@ -56,8 +56,20 @@ def _answer_of(question: Callable[..., Any]) -> str:
 
 
 def _row(kind: str, questions: list[str], answer: str) -> str:
-    columns = " ".join((inspect.getdoc(getattr(reports, answer).columns) or "").split())
-    return f"| {kind} | {', '.join(f'`{name}`' for name in questions)} | `{answer}` | {columns} |"
+    return f"| {kind} | {', '.join(f'`{name}`' for name in questions)} | `{answer}` | {_columns(answer)} |"
+
+
+def _columns(answer: str) -> str:
+    """What the class of an answer says of its columns, or the property where it has one of its own."""
+    for owner in getattr(reports, answer).__mro__:
+        said = re.search(
+            r"^`columns` (?:are|has|have) (.*?)(?:\n\n|\Z)", inspect.getdoc(owner) or "", re.DOTALL | re.MULTILINE
+        )
+        text = said[1] if said else inspect.getdoc(owner.columns) if "columns" in vars(owner) else None
+        if text:
+            text = " ".join(text.split())
+            return text[0].upper() + text[1:]
+    raise LookupError(f"{answer} says nothing of its columns")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 
 import rrjax
 from rrjax import io
-from rrjax.data.tally import evidence
+from rrjax.data.tally import support_data
 from rrjax.estimators.histogram import Atoms, Histogram, Noise
 from rrjax.study import paper
 from validation.runner import FOLDER, WHERE, Table, chosen, geometric_mean, progress, run, where
@@ -180,7 +180,7 @@ def claims_of(found: rrjax.EmpiricalBayes, counts: jax.Array) -> jax.Array:
 def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any) -> jax.Array:
     """Posterior means for whoever knows the shares, but not whose they are."""
     size = shares.shape[0]
-    data = evidence(counts, epsilon)
+    data = support_data(counts, epsilon)
     groups = jnp.sort(shares)
     known, weights = groups, jnp.full(size, 1 / size)
     if size > KNOWN:

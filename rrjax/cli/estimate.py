@@ -9,7 +9,7 @@ import typer
 
 from rrjax.cli import options, show
 from rrjax.cli.design import PANEL, SurveyDesign
-from rrjax.cli.options import Asked, Confidence, Ordered, Output, ask, flags
+from rrjax.cli.options import Confidence, Ordered, Output, StatementFlags, ask, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
 from rrjax.data.errors import UsageError
 from rrjax.estimators.names import CLOSEST, LIKELIEST, NAMES
@@ -90,7 +90,7 @@ def estimate(
     joint: Joint,
     reading: Reading,
     output: Output,
-    asked: Asked,
+    asked: StatementFlags,
     estimator: Annotated[
         str | None,
         typer.Option(

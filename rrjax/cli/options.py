@@ -116,7 +116,7 @@ _statement = partial(typer.Option, rich_help_panel=STATEMENTS)
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class StatementFlags:
     """The statements to estimate: means, quantiles, shares of groups."""
 
     mean: Annotated[bool, _statement("--mean", help="The mean, if the labels are numbers.")] = False
@@ -168,6 +168,10 @@ def estimator_name(text: str) -> str:
     """The name of an estimator; hyphens are as good as underscores."""
     name = text.replace("-", "_")
     if name not in NAMES:
+        from rrjax.estimators.catalogue import ESTIMATORS  # with JAX: only for an added or a wrong name
+
+        if name in ESTIMATORS:
+            return name
         raise typer.BadParameter(f"{text!r} is none of {', '.join(NAMES)}{did_you_mean(name, NAMES)}")
     return name
 

@@ -13,7 +13,7 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Asked, Level, Ordered, flags, taken
+from rrjax.cli.options import Level, Ordered, StatementFlags, flags, taken
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any, read_collection
 from rrjax.data.errors import UsageError, check_installed, check_rate
@@ -50,7 +50,7 @@ def report(
     ] = False,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     top: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many of the largest categories to list.")] = 20,
-    asked: Asked,
+    asked: StatementFlags,
     ordered: Ordered = False,
     level: Level = 0.95,
 ) -> None:

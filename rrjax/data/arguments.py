@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.data.categories import check_epsilon, check_in_domain, check_integers
 from rrjax.data.errors import ArgumentError
-from rrjax.numerics.sharding import aligned, gathered
+from rrjax.numerics.sharding import gathered, with_sharding_of
 from rrjax.numerics.sums import accurate_sum
 
 Estimand: TypeAlias = Literal["distribution", "users"]
@@ -277,7 +277,7 @@ def _scaled(weights):
     No estimate depends on the scale, so derivatives omit it.
     """
     most = lax.stop_gradient(jnp.max(weights))
-    exponent = aligned(jnp.frexp(most)[1], most)
+    exponent = with_sharding_of(jnp.frexp(most)[1], most)
     half = exponent // 2  # in two steps, since 2^−exponent itself may not be a float
     return weights * jnp.ldexp(jnp.ones_like(weights[0]), -half) * jnp.ldexp(jnp.ones_like(weights[0]), half - exponent)
 
@@ -302,17 +302,17 @@ def as_true_counts(true_counts: ArrayLike, num_categories: int) -> Int[Array, " 
     return as_counts_of(true_counts, num_categories, "category", "true_counts", whole=True)
 
 
-def as_survey(
+def as_counts_and_epsilon(
     counts: Any, epsilon: ArrayLike | None, *, whole: bool = False
 ) -> tuple[Shaped[Array, " K"], Float[Array, ""]]:
     """Counts of k-ary randomized response and ε, checked by `as_counts` and `as_scalar`."""
     counts = as_counts(counts, whole=whole)
     if isinstance(epsilon, jax.Array):
-        _, epsilon = aligned((counts, epsilon))  # before its cast, which a batch of cotangents could not undo
-    return aligned((counts, as_scalar(epsilon, float_of(counts))))
+        _, epsilon = with_sharding_of((counts, epsilon))  # before its cast, which a batch of cotangents could not undo
+    return with_sharding_of((counts, as_scalar(epsilon, float_of(counts))))
 
 
-class Survey(NamedTuple):
+class CountSummary(NamedTuple):
     """Total and validity of counts.
 
     Attributes:
@@ -341,11 +341,11 @@ class Survey(NamedTuple):
         return self.simulable | (self.valid & (self.total == 0))
 
 
-def survey(counts: Shaped[Array, " K"]) -> Survey:
+def count_summary(counts: Shaped[Array, " K"]) -> CountSummary:
     """Total and validity of counts, in one pass, also under tracing; `ValueError` if a wrap could be missed."""
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = jnp.sum(counts)
-        return Survey(total, jnp.zeros_like(total), (jnp.min(counts) >= 0) & jnp.isfinite(total))
+        return CountSummary(total, jnp.zeros_like(total), (jnp.min(counts) >= 0) & jnp.isfinite(total))
     bits = jnp.iinfo(counts.dtype).bits
     if counts.shape[0] >= 2 ** (bits - 8):
         raise ArgumentError(
@@ -369,4 +369,4 @@ def survey(counts: Shaped[Array, " K"]) -> Survey:
     for part, shift in zip(high, (8, 16, 24), strict=True):
         valid = valid & (part >= 0) & (part <= largest >> shift)
     bound = counts.dtype.type(1) << (bits - 1 - lax.clz(jnp.maximum(union, 1)))
-    return Survey(total, bound, valid)
+    return CountSummary(total, bound, valid)

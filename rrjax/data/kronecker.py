@@ -19,7 +19,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Dense, Lift, matrix_of
+from rrjax.data.linear_maps import Dense, LinearMap, matrix_of
 from rrjax.numerics.products import matmul, tensordot
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sums import accurate_sum
@@ -42,7 +42,7 @@ class Factor:
     """
 
     base: ArrayLike
-    lift: Lift
+    lift: LinearMap
 
     @property
     def is_matrix(self) -> bool:
@@ -129,7 +129,7 @@ def _sums(rows):
 
 @register(data_fields=["factors"])
 @dataclasses.dataclass(frozen=True)
-class Kronecker(Lift):
+class Kronecker(LinearMap):
     """The lift of the joint reports of all columns, `[∏U, ∏K]`: the product of the channels without that of the bases.
 
     A product takes O(d·∏K) operations for columns whose own lifts take O(K), never ∏U·∏K.
@@ -183,7 +183,7 @@ def _outer(vectors):
 
 @register(data_fields=["rows"])
 @dataclasses.dataclass(frozen=True)
-class RowProduct(Lift):
+class RowProduct(LinearMap):
     """The lift of joint reports that are too many to count: each row is the product of the columns' own rows.
 
     A product takes N·∏K operations, in blocks of reports.
@@ -241,7 +241,7 @@ class RowProduct(Lift):
 
 @register(data_fields=["scales"], meta_fields=["sizes"])
 @dataclasses.dataclass(frozen=True)
-class SumOfColumns(Lift):
+class SumOfColumns(LinearMap):
     """The lift of reports of which one column, nobody knows which, is about the value: (Bθ)_u = Σ_j s_j·θ_j[u_j].
 
     θ_j is the distribution of column j, in which the report u has the category u_j.

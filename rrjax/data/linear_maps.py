@@ -20,7 +20,7 @@ from rrjax.data.arguments import as_scalar
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import ROW, accurate_sum, filled_up, two_sum
 
 _PARTS = 16
@@ -34,7 +34,7 @@ SPARSE_RATIO = 16
 
 
 @runtime_checkable
-class Lift(Protocol):
+class LinearMap(Protocol):
     """A matrix B `[U, K]` of non-negative numbers, given by its two products. A pytree."""
 
     @property
@@ -51,7 +51,7 @@ class Lift(Protocol):
         ...
 
 
-class Symmetric(Lift):
+class Symmetric(LinearMap):
     """A lift `[K, K]` of reports that are categories, likely from each other alike."""
 
     num_categories: int
@@ -67,7 +67,7 @@ class Symmetric(Lift):
 @register(data_fields=["scale", "others"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Scaling(Symmetric):
-    """Lift of reports that name one category each: `scale`·I or, if others than its users do so, `scale`·(11ᵀ − I).
+    """Linear map of reports that name one category each: `scale`·I or, if others than its users do so, `scale`·(11ᵀ − I).
 
     Attributes:
         scale: Scalar, not negative.
@@ -91,8 +91,8 @@ class Scaling(Symmetric):
 
 @register(data_fields=["matrix", "scale"])
 @dataclasses.dataclass(frozen=True)
-class Dense(Lift):
-    """Lift `scale`·matrix.
+class Dense(LinearMap):
+    """Linear map `scale`·matrix.
 
     A product adds n terms pairwise: an entry is accurate to 1 + ⌈log2 n⌉/2 machine epsilons. The matrix stays in its
     dtype. A product stores a float for 16 of its cells, for 4 in short sums. Derivatives are plain products.
@@ -138,7 +138,7 @@ def _transposed_times(matrix, vector):
     def add(turn, sums):
         return two_sum(sums, (_summed(rows[turn], weights[turn], 0), zeros))
 
-    total, error = lax.fori_loop(0, rows.shape[0], add, aligned((zeros, zeros), (matrix, vector)))
+    total, error = lax.fori_loop(0, rows.shape[0], add, with_sharding_of((zeros, zeros), (matrix, vector)))
     return jnp.where(jnp.isfinite(error), total + error, total)  # among infinite terms the errors are inf − inf
 
 
@@ -188,16 +188,16 @@ def _transposed_times_jvp(primals, tangents):
 
 def _change(product, primals, tangents):
     (matrix, vector), (of_matrix, of_vector) = primals, tangents
-    change = product(matrix.astype(vector.dtype), aligned(of_vector, vector))
+    change = product(matrix.astype(vector.dtype), with_sharding_of(of_vector, vector))
     if not jnp.issubdtype(matrix.dtype, jnp.floating):
         return change
-    return change + product(aligned(of_matrix, matrix).astype(vector.dtype), vector)
+    return change + product(with_sharding_of(of_matrix, matrix).astype(vector.dtype), vector)
 
 
 @register(data_fields=["rows", "columns", "scale"])
 @dataclasses.dataclass(frozen=True)
-class Sparse(Lift):
-    """Lift `scale`·[report u supports category i], from lists of the supported categories; a product takes O(nnz).
+class Sparse(LinearMap):
+    """Linear map `scale`·[report u supports category i], from lists of the supported categories; a product takes O(nnz).
 
     Use `Sparse.of`. A sum is a tree whose nodes add eight numbers, with a table of places for each level.
 
@@ -269,14 +269,14 @@ def _added(x, tables):
 
 @register(data_fields=["parts"])
 @dataclasses.dataclass(frozen=True)
-class Concatenated(Lift):
-    """Lift of several lifts over the same categories, on top of each other.
+class Concatenated(LinearMap):
+    """Linear map of several linear maps over the same categories, on top of each other.
 
     Attributes:
-        parts: The lifts, in the order of their rows.
+        parts: The linear maps, in the order of their rows.
     """
 
-    parts: tuple[Lift, ...]
+    parts: tuple[LinearMap, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -291,7 +291,7 @@ class Concatenated(Lift):
         return jax.vmap(accurate_sum, in_axes=1)(jnp.stack(products))
 
 
-def matrix_of(lift: Lift, dtype: jax.typing.DTypeLike) -> Float[Array, "U K"]:
+def matrix_of(lift: LinearMap, dtype: jax.typing.DTypeLike) -> Float[Array, "U K"]:
     """The matrix of a lift."""
     if isinstance(lift, Dense):
         return jnp.asarray(lift.scale, dtype) * lift.matrix.astype(dtype)
@@ -309,7 +309,7 @@ def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | 
 @register(data_fields=["rate"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Decay(Symmetric):
-    """Lift exp(−rate·|u − i|), for reports whose probability falls with the distance from the value.
+    """Linear map exp(−rate·|u − i|), for reports whose probability falls with the distance from the value.
 
     A product is the sum of the recurrence f_u = θ_u + e^−rate·f_(u−1) from below and the same from above, each by
     doubling: O(K·log K).

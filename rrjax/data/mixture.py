@@ -19,9 +19,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import as_distribution, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Lift
+from rrjax.data.linear_maps import LinearMap
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, gathered
+from rrjax.numerics.sharding import gathered, with_sharding_of
 from rrjax.numerics.sums import accurate_sum
 
 
@@ -51,7 +51,7 @@ class Mixture:
 
     weights: ArrayLike
     base: ArrayLike
-    lift: Lift
+    lift: LinearMap
 
     def __post_init__(self) -> None:
         """Checks shapes and numbers, unless one is traced."""
@@ -112,7 +112,7 @@ class Reports(NamedTuple):
 
     shares: Float[Array, " U"]
     base: Float[Array, "*U"]
-    lift: Lift
+    lift: LinearMap
     usable: Bool[Array, ""]
 
     def probabilities(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
@@ -148,4 +148,4 @@ def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | N
     total = accurate_sum(weights)
     usable = (jnp.min(weights) >= 0) & (total > 0) & jnp.isfinite(total)
     lift = jax.tree.map(jnp.asarray, mixture.lift)
-    return aligned((theta, Reports(weights / jnp.where(total > 0, total, 1), base, lift, usable)))
+    return with_sharding_of((theta, Reports(weights / jnp.where(total > 0, total, 1), base, lift, usable)))

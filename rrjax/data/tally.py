@@ -21,20 +21,20 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 from rrjax.data.arguments import (
     as_array,
     as_counts,
-    as_survey,
+    as_counts_and_epsilon,
     as_values,
     as_weights,
+    count_summary,
     float_dtype,
     float_of,
     is_real,
-    survey,
 )
 from rrjax.data.categories import Fingerprint, as_fingerprint, check_num_categories, difference
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register, short
-from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.sharding import together, with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon, split_product
 
 exportable(Rates)
@@ -303,10 +303,10 @@ def as_tally(tally: Tally, epsilon: ArrayLike | None, *, whole: bool = False) ->
     if whole and jnp.issubdtype(support.dtype, jnp.floating):
         raise ArgumentError.about("support", f"must be integers, numbers of reports, got dtype {support.dtype}")
     number = jnp.asarray(tally.num_users).astype(support.dtype)
-    return aligned(Tally(support, number, rates=tally.rates.astype(float_of(support))))
+    return with_sharding_of(Tally(support, number, rates=tally.rates.astype(float_of(support))))
 
 
-class Evidence(NamedTuple):
+class SupportData(NamedTuple):
     """The numbers of a tally, for inference on one category at a time.
 
     Attributes:
@@ -334,14 +334,14 @@ class Evidence(NamedTuple):
         return jnp.maximum(self.rates.q, jnp.finfo(self.excess.dtype).tiny)
 
 
-def evidence(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Evidence:
+def support_data(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> SupportData:
     """The numbers of a tally, or of counts of randomized response at ε; the counts must be integers."""
     if isinstance(counts, Tally):
         return of_tally(as_tally(counts, epsilon, whole=True))
-    return _of_counts(*as_survey(counts, epsilon, whole=True))
+    return _of_counts(*as_counts_and_epsilon(counts, epsilon, whole=True))
 
 
-def num_tests(*collections: Evidence) -> int | Int[Array, ""]:
+def num_tests(*collections: SupportData) -> int | Int[Array, ""]:
     """The number of categories whose support counts say something of their own, in collections of the same categories.
 
     K; but one of two categories, if each report supports exactly one of both: the shares add up to one, and the test
@@ -356,14 +356,14 @@ def num_tests(*collections: Evidence) -> int | Int[Array, ""]:
     return jnp.where(one, 1, 2) if isinstance(one, Tracer) else 2 - int(one)
 
 
-def _complementary(data: Evidence) -> Bool[Array, ""]:
+def _complementary(data: SupportData) -> Bool[Array, ""]:
     q, not_p = (jnp.broadcast_to(each, (2,)) for each in (data.rates.q, data.rates.not_p))
     rounding = 8 * jnp.finfo(q.dtype).eps * jnp.maximum(q, not_p[::-1])
     return (data.support[0] == data.others[1]) & jnp.all(jnp.abs(q - not_p[::-1]) <= rounding)
 
 
 @program
-def of_tally(tally: Tally) -> Evidence:
+def of_tally(tally: Tally) -> SupportData:
     """The numbers of a checked tally of integers or floats."""
     support, number, rates = tally.support, tally.num_users, tally.rates
     dtype = rates.truth.dtype
@@ -382,18 +382,18 @@ def of_tally(tally: Tally) -> Evidence:
         exact = (support - whole.astype(support.dtype)).astype(dtype) - fraction
         # The rough value has the derivatives in the rates, and differs from the exact one only by rounding.
         excess = rough + lax.stop_gradient(exact - rough)
-    return Evidence(support.astype(dtype), (number - support).astype(dtype), excess, rates, usable)
+    return SupportData(support.astype(dtype), (number - support).astype(dtype), excess, rates, usable)
 
 
 @program
 def _of_counts(counts, epsilon):
-    seen, e1 = survey(counts), expm1_epsilon(epsilon)
+    seen, e1 = count_summary(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)
     e1 = jnp.where(usable, e1, 1)
     counts, total = jnp.where(usable, counts, 1), jnp.where(usable, seen.total, counts.shape[0])
     other = (total - counts).astype(e1.dtype)
     rates = Rates(jnp.ones_like(e1), jnp.full_like(e1, counts.shape[0] - 1), e1)
-    return Evidence(counts.astype(e1.dtype), other, _excess(counts, total, e1), rates, usable)
+    return SupportData(counts.astype(e1.dtype), other, _excess(counts, total, e1), rates, usable)
 
 
 def _excess(counts: Int[Array, " K"], total: Int[Array, ""], e1: Float[Array, ""]) -> Float[Array, " K"]:

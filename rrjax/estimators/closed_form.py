@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_survey, survey
+from rrjax.data.arguments import as_counts_and_epsilon, count_summary
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, as_tally, of_tally
 from rrjax.estimators import water_filling
@@ -60,7 +60,7 @@ def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Ar
     """
     if isinstance(counts, Tally):
         return _inverted(as_tally(counts, epsilon))
-    return _inv(*as_survey(counts, epsilon))
+    return _inv(*as_counts_and_epsilon(counts, epsilon))
 
 
 def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -87,7 +87,7 @@ def inv_n(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[
     """
     if isinstance(counts, Tally):
         return _clipped_shares(_inverted(as_tally(counts, epsilon)))
-    return _clipped(*as_survey(counts, epsilon))
+    return _clipped(*as_counts_and_epsilon(counts, epsilon))
 
 
 def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") -> Float[Array, " K"]:
@@ -121,7 +121,7 @@ def mle_star(counts: ArrayLike, epsilon: ArrayLike, *, solver: Solver = "auto") 
         Pinzón et al., "Estimating the True Distribution of Data Collected with Randomized Response", AAAI 2026,
         arXiv:2601.08603, Algorithm 1, here without its loop.
     """
-    return _mle[_pick(solver)](*as_survey(counts, epsilon))
+    return _mle[_pick(solver)](*as_counts_and_epsilon(counts, epsilon))
 
 
 def inv_p(
@@ -153,7 +153,7 @@ def inv_p(
     """
     if isinstance(counts, Tally):
         return projected_shares[_pick(solver)](_inverted(as_tally(counts, epsilon)))
-    return _projected[_pick(solver)](*as_survey(counts, epsilon))
+    return _projected[_pick(solver)](*as_counts_and_epsilon(counts, epsilon))
 
 
 def _pick(solver: Solver) -> Solver:
@@ -164,7 +164,7 @@ def _pick(solver: Solver) -> Solver:
 
 def _surveyed(counts, epsilon):
     """N, a lower bound of the largest count, e^ε − 1 (one if unusable), and whether counts and ε are usable."""
-    seen, e1 = survey(counts), expm1_epsilon(epsilon)
+    seen, e1 = count_summary(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)
     return seen.total, seen.bound, jnp.where(usable, e1, 1), usable
 

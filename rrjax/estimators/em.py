@@ -28,10 +28,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_survey
+from rrjax.data.arguments import as_counts_and_epsilon
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import Lift, Scaling, matrix_of
+from rrjax.data.linear_maps import LinearMap, Scaling, matrix_of
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.estimators.closed_form import mle_on_support, mle_star
 from rrjax.estimators.likelihood import (
@@ -45,8 +45,8 @@ from rrjax.estimators.likelihood import (
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
-from rrjax.numerics.solvers import factored, interior_step, raised, solved, with_derivative
+from rrjax.numerics.sharding import with_sharding_of
+from rrjax.numerics.solvers import cholesky_factor, cholesky_solve, interior_step, regularized, with_derivative
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 Acceleration: TypeAlias = Literal["anderson", "deflated", "newton", "none"]
@@ -167,7 +167,7 @@ def ibu_path(
     def body(state, _):
         return advance(state, problem.view(state[0])), observe(state[0])
 
-    last, path = lax.scan(body, aligned(start, given), length=num_iters)
+    last, path = lax.scan(body, with_sharding_of(start, given), length=num_iters)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), path, observe(last[0]))
 
 
@@ -217,7 +217,7 @@ def _checked(counts, epsilon, accelerate):
         raise ArgumentError.about(
             "accelerate", f"must be 'anderson', 'deflated', 'newton' or 'none', got {accelerate!r}", value=accelerate
         )
-    return as_mixture(counts, epsilon) if isinstance(counts, Mixture) else as_survey(counts, epsilon)
+    return as_mixture(counts, epsilon) if isinstance(counts, Mixture) else as_counts_and_epsilon(counts, epsilon)
 
 
 def _check_tol(tol):
@@ -344,7 +344,7 @@ def _solve(given, tol, max_iters, accelerate):
         *_, gap, converged, num_iters = carry
         return ~converged & (num_iters < most) & ~jnp.isnan(gap)
 
-    start = aligned((start, *judge(start[0]), jnp.int32(0)), given)
+    start = with_sharding_of((start, *judge(start[0]), jnp.int32(0)), given)
     carry = lax.while_loop(unfinished, body, start)
     (theta, _), _, gap, converged, num_iters = carry
     return EMResult(theta, gap, num_iters, converged)
@@ -381,7 +381,7 @@ def _solve_smoothed(start, reports, total, tol, max_iters):
         return (jnp.abs(change) >= tol) & (number < max_iters)
 
     carry = start, reports.probabilities(start), jnp.asarray(jnp.inf, start.dtype), jnp.int32(0)
-    theta, _, change, number = lax.while_loop(unfinished, body, aligned(carry, (reports, total)))
+    theta, _, change, number = lax.while_loop(unfinished, body, with_sharding_of(carry, (reports, total)))
     theta = jnp.where(reports.usable, theta, jnp.nan)
     return EMResult(theta, certificate_of(theta, reports).gap, number, jnp.abs(change) < tol)
 
@@ -473,7 +473,7 @@ def newton(start: Float[Array, " K"], reports: Reports) -> tuple[tuple[Array, Ar
     return (start, start * level), advance
 
 
-def numbers_of(lift: Lift, dtype: Any) -> Any:
+def numbers_of(lift: LinearMap, dtype: Any) -> Any:
     """The matrix `[U, K]` of a lift; a diagonal one stays as it is."""
     return lift if isinstance(lift, Scaling) and lift.others is None else matrix_of(lift, dtype)
 
@@ -508,11 +508,11 @@ def _solver(curvature, slack):
     """Solves (curvature + diag(slack))·y = x for y."""
     if curvature.ndim == 1:
         return lambda x: x / (curvature + slack)
-    factor = factored(lax.stop_gradient(raised(curvature, slack)))
+    factor = cholesky_factor(lax.stop_gradient(regularized(curvature, slack)))
     return lambda x: lax.custom_linear_solve(
         lambda y: einsum("ij,j->i", curvature, y) + slack * y,
         x,
-        lambda _, right: solved(factor, right[:, None])[:, 0],
+        lambda _, right: cholesky_solve(factor, right[:, None])[:, 0],
         symmetric=True,
     )
 

@@ -29,7 +29,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import Estimand, check_estimand
 from rrjax.data.mixture import Mixture
-from rrjax.data.tally import Evidence, Tally, evidence
+from rrjax.data.tally import SupportData, Tally, support_data
 from rrjax.estimators.histogram import (
     EVEN_WITHIN,
     MARGIN,
@@ -42,14 +42,14 @@ from rrjax.estimators.histogram import (
     reliability,
     variances_of,
     warped,
-    widened,
+    widened_normal_loglik,
 )
 from rrjax.estimators.prior import LEAST_VARIANCE, Prior, npmle, start_of
 from rrjax.estimators.whole_reports import check_whole, equivalent
 from rrjax.numerics.products import matmul
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.sharding import take_at, with_sharding_of
 from rrjax.numerics.smoothing_spline import smoothed
 from rrjax.numerics.solvers import without_derivative
 from rrjax.numerics.sums import accurate_sum
@@ -164,9 +164,9 @@ def empirical_bayes(
 
 def evidence_of(
     counts: ArrayLike | Tally, epsilon: ArrayLike | None, mixture: Mixture | None, estimand: Estimand
-) -> Evidence:
+) -> SupportData:
     """The evidence of support counts or, with a mixture, of whole reports."""
-    data = evidence(counts, epsilon)
+    data = support_data(counts, epsilon)
     if mixture is None:
         return data
     reports = check_whole(data, mixture)
@@ -174,7 +174,7 @@ def evidence_of(
 
 
 @partial(program, static_argnums=(1,))
-def of_evidence(data: Evidence, estimand: Estimand) -> EmpiricalBayes:
+def of_evidence(data: SupportData, estimand: Estimand) -> EmpiricalBayes:
     """`empirical_bayes`, of checked arguments."""
     size = data.support.shape[0]
     data = without_derivative(data, NO_DERIVATIVES)
@@ -253,7 +253,7 @@ def moved_to_simplex(
         step = excess / jnp.sum(jnp.where(free, weight * scale, 0))
         return level - step, jnp.abs(excess) > 8 * jnp.finfo(theta.dtype).eps, number + 1
 
-    state = aligned((jnp.zeros((), theta.dtype), jnp.asarray(True), jnp.int32(0)), theta)
+    state = with_sharding_of((jnp.zeros((), theta.dtype), jnp.asarray(True), jnp.int32(0)), theta)
     level, _, _ = lax.while_loop(lambda state: state[1] & (state[2] < MAX_SIMPLEX_STEPS), improve, state)
     return jnp.maximum(theta + level * scale, smallest)
 
@@ -265,7 +265,7 @@ def isotonic(places: Float[Array, " B"], values: Float[Array, " B"], weight: Flo
     """
     places = jnp.where(weight > 0, places, jnp.inf)
     order = jnp.argsort(places)
-    places, values, weight = (looked_up(each, order) for each in (places, values, weight))
+    places, values, weight = (take_at(each, order) for each in (places, values, weight))
     later = jnp.arange(values.shape[0]) >= jnp.arange(values.shape[0])[:, None]
     mass = jnp.cumsum(jnp.where(later, weight, 0), axis=1)
     mean = jnp.cumsum(jnp.where(later, weight * values, 0), axis=1) / jnp.where(mass > 0, mass, 1)
@@ -274,7 +274,7 @@ def isotonic(places: Float[Array, " B"], values: Float[Array, " B"], weight: Flo
     # Equal places have the value of the first, whatever rounding made of them.
     new = places > jnp.append(places[:1], places[:-1])
     first = lax.cummax(jnp.where(new, jnp.arange(places.shape[0]), 0))
-    return jnp.zeros_like(values).at[order].set(looked_up(found, first))
+    return jnp.zeros_like(values).at[order].set(take_at(found, first))
 
 
 @exportable
@@ -350,7 +350,7 @@ def ordered_bayes(
 
 
 @partial(program, static_argnums=(1,))
-def _ordered(data: Evidence, estimand: Estimand) -> OrderedBayes:
+def _ordered(data: SupportData, estimand: Estimand) -> OrderedBayes:
     size = data.excess.shape[0]
     data = without_derivative(data, NO_DERIVATIVES)
     unordered = of_evidence(data, estimand)
@@ -405,7 +405,7 @@ def _departures(noise: Noise, x, predicted) -> _Departures:
     variance = variances_of(atoms)
 
     cells, weight, lost = _cells(departure)
-    likelihoods = widened(-((cells[:, None] - atoms) ** 2), variance)
+    likelihoods = widened_normal_loglik(-((cells[:, None] - atoms) ** 2), variance)
     top = jnp.max(likelihoods, axis=1)
     table = jnp.exp(likelihoods - top[:, None])
     excess = _total(lambda predicted: noise.share_of_x(predicted + atoms), predicted) - 1
@@ -428,7 +428,7 @@ def _cells(departure):
     empty = jnp.zeros(NUM_CELLS, departure.dtype)
     weight = empty.at[index].add(1)
     mean = empty.at[index].add(departure) / jnp.maximum(weight, 1)
-    return mean, weight, jnp.sum((departure - looked_up(mean, index)) ** 2) / 2
+    return mean, weight, jnp.sum((departure - take_at(mean, index)) ** 2) / 2
 
 
 def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
@@ -441,7 +441,9 @@ def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
     def moments(category):
         excess, x, predicted = category
         departure = x - predicted
-        posterior = jax.nn.softmax(widened(-((departure - prior.atoms) ** 2), prior.variance) + log_weights)
+        posterior = jax.nn.softmax(
+            widened_normal_loglik(-((departure - prior.atoms) ** 2), prior.variance) + log_weights
+        )
         share = noise.share_of_x(predicted + prior.atoms + within * (departure - prior.atoms))
         share, variance = among(noise, estimand, excess, share, part * noise.variance(share))
         mean = matmul(posterior, share)

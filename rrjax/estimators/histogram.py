@@ -23,8 +23,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import Estimand
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Evidence
-from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.data.tally import SupportData
+from rrjax.numerics.sharding import take_at, with_sharding_of
 from rrjax.numerics.solvers import bisected
 from rrjax.numerics.special import deviance
 from rrjax.numerics.sums import accurate_sum
@@ -48,14 +48,14 @@ NO_NOISE = 1e-18
 class Noise(NamedTuple):
     """The noise of the counts of a collection."""
 
-    data: Evidence
+    data: SupportData
     poisson: Bool[Array, ""]
     power: Float[Array, ""]  # the factor of log-likelihoods
     q: Float[Array, ""]
     never: Float[Array, ""]  # 1 − p
 
     @classmethod
-    def of(cls, data: Evidence) -> Noise:
+    def of(cls, data: SupportData) -> Noise:
         """The noise by the rates; whether the sum of the counts is known is seen from the rates and the sum itself."""
         size, number, rates = data.support.shape[0], data.num_users, data.rates
         # In units of q: of k-ary randomized response, p + (K−1)·q = 1.
@@ -184,7 +184,7 @@ def variances_of(x: Float[Array, " M"]) -> Float[Array, " M"]:
     return jnp.where(width > 1, width**2 / 12, 0)
 
 
-def widened(negative_square: Float[Array, "*s"], variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
+def widened_normal_loglik(negative_square: Float[Array, "*s"], variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """The log-likelihood of unit noise around an atom with a variance, from minus the squared distance."""
     return negative_square / (2 * (1 + variance)) - jnp.log1p(variance) / 2
 
@@ -209,10 +209,10 @@ class Atoms(NamedTuple):
         high = jnp.minimum(jnp.maximum(noise.x_of_excess(largest), middle) + MARGIN, most)
         end = _warped(noise, jnp.zeros_like(high)), _warped(noise, high)
         wanted = end[0] + (end[1] - end[0]) * jnp.asarray(np.linspace(0, 1, NUM_ATOMS - 1)[1:], high.dtype)
-        span = aligned((jnp.zeros_like(wanted), jnp.full_like(wanted, high)), wanted)
+        span = with_sharding_of((jnp.zeros_like(wanted), jnp.full_like(wanted, high)), wanted)
         below, above = bisected(lambda x: _warped(noise, x) < wanted, *span, jnp.finfo(high.dtype).nmant + 1)
         grid = below + (above - below) / 2
-        x = jnp.concatenate(aligned((jnp.zeros_like(grid[:1]), jnp.sort(jnp.append(grid, middle)))))
+        x = jnp.concatenate(with_sharding_of((jnp.zeros_like(grid[:1]), jnp.sort(jnp.append(grid, middle)))))
         share = jnp.where(x == middle, 1 / size, noise.share_of_x(x)).at[0].set(0)
         return cls(share, x, variances_of(x))
 
@@ -232,7 +232,7 @@ class Histogram(NamedTuple):
 
     @classmethod
     def of(
-        cls, data: Evidence, estimand: Estimand, atoms: Atoms | None = None, num_cells: int = NUM_CELLS
+        cls, data: SupportData, estimand: Estimand, atoms: Atoms | None = None, num_cells: int = NUM_CELLS
     ) -> Histogram:
         """The histogram of a collection, on a grid of its own unless atoms are given."""
         noise, (largest, category) = Noise.of(data), largest_of(data)
@@ -262,21 +262,21 @@ class Histogram(NamedTuple):
             return values
         order = jnp.argsort(jnp.where(self.weight > 0, self.mean, jnp.inf))
         rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0]))
-        mean = looked_up(self.mean, order)
+        mean = take_at(self.mean, order)
         above = jnp.minimum(jnp.arange(order.shape[0]) + 1, jnp.sum(self.weight > 0) - 1)
-        step = looked_up(mean, above) - mean
+        step = take_at(mean, above) - mean
         # The segment from one mean to the next: one formula for all its counts, so that rounding keeps their order.
-        below = excess < looked_up(self.mean, self.cell)
-        segment = jnp.maximum(looked_up(rank, self.cell) - below.astype(rank.dtype), 0)
-        beyond = excess - looked_up(mean, segment)
+        below = excess < take_at(self.mean, self.cell)
+        segment = jnp.maximum(take_at(rank, self.cell) - below.astype(rank.dtype), 0)
+        beyond = excess - take_at(mean, segment)
 
         def between(value):
-            value = looked_up(value, order)
-            end = looked_up(value, above)
+            value = take_at(value, order)
+            end = take_at(value, above)
             slope = jnp.where(step > 0, (end - value) / jnp.where(step > 0, step, 1), 0)
-            start, end, slope = (looked_up(each, segment) for each in (value, end, slope))
+            start, end, slope = (take_at(each, segment) for each in (value, end, slope))
             inside = jnp.clip(start + beyond * slope, jnp.minimum(start, end), jnp.maximum(start, end))
-            return jnp.where(beyond < looked_up(step, segment), inside, end)
+            return jnp.where(beyond < take_at(step, segment), inside, end)
 
         return tuple(between(value) for value in values)
 
@@ -302,7 +302,7 @@ def _cells(noise: Noise, largest: Float[Array, " L"], category: Int[Array, " L"]
     weight = jnp.zeros(number, dtype).at[index].add(1)
     low = jnp.full(number, jnp.inf, dtype).at[index].min(excess)
     low = jnp.where(weight > 0, low, 0)
-    beyond = jnp.zeros(number, dtype).at[index].add(excess - looked_up(low, index))  # sums of small numbers
+    beyond = jnp.zeros(number, dtype).at[index].add(excess - take_at(low, index))  # sums of small numbers
     return low + beyond / jnp.maximum(weight, 1), weight, index
 
 
@@ -312,7 +312,7 @@ def posteriors(table: Float[Array, "B M"], weights: Float[Array, " M"]) -> Float
     return joint / jnp.sum(joint, axis=1, keepdims=True)
 
 
-def largest_of(data: Evidence) -> tuple[Float[Array, " L"], Int[Array, " L"]]:
+def largest_of(data: SupportData) -> tuple[Float[Array, " L"], Int[Array, " L"]]:
     """The 64 largest counts less N·q, or all if there are fewer, falling; and their categories."""
     excess, category = _top(data.excess, min(NUM_LARGEST, data.support.shape[0]))
     # Fused with the uses of its results, XLA would sort all categories. One barrier each: a barrier over both does not
@@ -326,7 +326,7 @@ def _top(values, number):
     if size < SORTED_IN_ROWS_FROM or AxisType.Explicit in jax.typeof(values).sharding.mesh.axis_types:
         return lax.top_k(values, number)
     width = 1 << (size.bit_length() // 2)
-    padding = aligned(jnp.full(-size % width, -jnp.inf, values.dtype), values)
+    padding = with_sharding_of(jnp.full(-size % width, -jnp.inf, values.dtype), values)
     rows = jnp.concatenate([values, padding]).reshape(-1, width)
     # The rows with the largest maxima hold the largest values.
     _, best = lax.top_k(jnp.max(rows, axis=1), number)
@@ -363,7 +363,7 @@ def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> F
     exact = exact - jnp.where(noise.poisson, 0, remainder * other_logit + number * lost(other, -difference))
     x = noise.x_of_excess(excess)
     nearest = jnp.clip(x, 0, noise.x_of_share(1.0))
-    wide = widened((x - nearest) ** 2 - (x - _own_x(noise, atoms)) ** 2, atoms.variance)
+    wide = widened_normal_loglik((x - nearest) ** 2 - (x - _own_x(noise, atoms)) ** 2, atoms.variance)
     found = noise.power * jnp.where(atoms.variance > 0, wide, exact)
     return found - jnp.max(found, axis=1, keepdims=True)
 

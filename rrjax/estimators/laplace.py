@@ -40,8 +40,8 @@ from rrjax.data.linear_maps import matrix_of
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
-from rrjax.numerics.solvers import factored, raised, solved, without_derivative
+from rrjax.numerics.sharding import with_sharding_of
+from rrjax.numerics.solvers import cholesky_factor, cholesky_solve, regularized, without_derivative
 from rrjax.numerics.sums import accurate_sum
 
 MAX_CATEGORIES = 1024
@@ -282,7 +282,7 @@ def _averaged(of_prior, priors, amplitudes, start, reports: Reports, total):
             point, theta, evidence = _most_probable(curves * now, point * before / now, start, matrix, reports, total)
             return point, (theta, evidence)
 
-        first = aligned(jnp.zeros(curves.shape[1], start.dtype), (matrix, reports, total))
+        first = with_sharding_of(jnp.zeros(curves.shape[1], start.dtype), (matrix, reports, total))
         return lax.scan(of_amplitude, first, pairs)[1]
 
     thetas, evidences = lax.map(of_all, priors)
@@ -317,7 +317,7 @@ def _most_probable(
         return total * einsum("ui,uj->ij", rows, rows) + jnp.eye(len(point), dtype=point.dtype)
 
     def factor_of(theta, probabilities):
-        return factored(raised(system(theta, probabilities), jnp.zeros_like(point)))
+        return cholesky_factor(regularized(system(theta, probabilities), jnp.zeros_like(point)))
 
     lengths = jnp.asarray(STEP_LENGTHS, point.dtype)
 
@@ -326,7 +326,7 @@ def _most_probable(
         theta, probabilities = look(point)
         slope = reports.slopes(theta)
         gradient = total * matmul(curves.T, theta * (slope - matmul(theta, slope))) - point
-        change = solved(factor_of(theta, probabilities), gradient[:, None])[:, 0]
+        change = cholesky_solve(factor_of(theta, probabilities), gradient[:, None])[:, 0]
 
         def gain(length):
             new = point + length * change
@@ -342,7 +342,7 @@ def _most_probable(
         _, gain, number = carry
         return (gain > LEAST_GAIN) & (number < MAX_STEPS)
 
-    first = aligned((point, jnp.asarray(jnp.inf, point.dtype), jnp.int32(0)), (curves, reports))
+    first = with_sharding_of((point, jnp.asarray(jnp.inf, point.dtype), jnp.int32(0)), (curves, reports))
     point = lax.while_loop(unfinished, step, first)[0]
     theta, probabilities = look(point)
     volume = jnp.sum(jnp.log(jnp.diagonal(factor_of(theta, probabilities))))

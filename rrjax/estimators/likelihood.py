@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_counts, as_distribution, as_scalar, survey
+from rrjax.data.arguments import as_counts, as_distribution, as_scalar, count_summary
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 
@@ -146,14 +146,14 @@ def _checked(theta, counts, epsilon):
     dtype = theta.dtype
     if jnp.issubdtype(counts.dtype, jnp.floating):
         dtype = np.promote_types(dtype, counts.dtype)
-    return aligned((theta.astype(dtype), counts, as_scalar(epsilon, dtype)))
+    return with_sharding_of((theta.astype(dtype), counts, as_scalar(epsilon, dtype)))
 
 
 @jax.jit
 def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
     """The shares φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable."""
-    weights, seen = counts.astype(epsilon.dtype), survey(counts)
-    # `as_survey` sums integers exactly.
+    weights, seen = counts.astype(epsilon.dtype), count_summary(counts)
+    # `as_counts_and_epsilon` sums integers exactly.
     exact = jnp.issubdtype(counts.dtype, jnp.integer)
     total = seen.total.astype(epsilon.dtype) if exact else accurate_sum(weights)
     return weights / jnp.where(total > 0, total, 1), seen.usable & (epsilon > 0)

@@ -24,12 +24,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
-from rrjax.data.arguments import as_counts, float_of, survey
+from rrjax.data.arguments import as_counts, count_summary, float_of
 from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.closed_form import differentiable, mle_star
 from rrjax.estimators.em import ibu
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import accurate_sum
 
 
@@ -88,11 +88,11 @@ def naming_law(
     noise = jnp.asarray(mixture.base).astype(dtype) / jnp.asarray(lift.scale).astype(dtype)
     sign = jnp.where(False if lift.others is None else lift.others, -1, 1).astype(dtype)
     noise = jnp.broadcast_to(noise + jnp.maximum(-sign, 0), (size,))
-    return aligned((counts, noise, sign))
+    return with_sharding_of((counts, noise, sign))
 
 
 def _solve(counts, weights, sign):
-    seen = survey(counts)
+    seen = count_summary(counts)
     usable = seen.usable & (jnp.min(weights) >= 0) & jnp.all(jnp.isfinite(weights)) & (jnp.abs(sign) == 1)
     counts = jnp.where(usable, counts, 1)
     weights, sign = jnp.where(usable, weights, 2), jnp.where(usable, sign, 1)

@@ -40,12 +40,12 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from rrjax.data.arguments import as_scalar, as_survey
+from rrjax.data.arguments import as_counts_and_epsilon, as_scalar
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally, as_tally
 from rrjax.estimators.closed_form import inv, mle_star, projected_shares
 from rrjax.estimators.maximum_likelihood import maximum
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.solvers import bisected
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
@@ -254,7 +254,7 @@ def mixture_reduction(
     if isinstance(counts, Tally):
         raise ValueError("mixture_reduction takes the counts of k-ary randomized response: give counts and epsilon")
     seen = _noisy(counts, epsilon)
-    weights, epsilon = as_survey(counts, epsilon)
+    weights, epsilon = as_counts_and_epsilon(counts, epsilon)
     dtype = seen.shares.dtype
     cut = jnp.where(expm1_epsilon(epsilon) < 4, 1, 2).astype(dtype) if cut is None else as_scalar(cut, dtype, "cut")
     if not isinstance(cut, Tracer) and not float(cut) >= 0:
@@ -277,10 +277,10 @@ def _noisy(counts, epsilon):
     if isinstance(counts, Tally):
         tally = as_tally(counts, epsilon)
         return _of_rates(shares, tally.num_users, tally.rates)
-    weights, epsilon = as_survey(counts, epsilon)
+    weights, epsilon = as_counts_and_epsilon(counts, epsilon)
     if jnp.issubdtype(weights.dtype, jnp.floating):
-        # The given counts: `as_survey` has scaled them, but the noise depends on their sum.
-        weights = aligned(jnp.asarray(counts, weights.dtype), weights)
+        # The given counts: `as_counts_and_epsilon` has scaled them, but the noise depends on their sum.
+        weights = with_sharding_of(jnp.asarray(counts, weights.dtype), weights)
     return _of_counts(shares, weights, epsilon)
 
 
@@ -354,7 +354,7 @@ def _merged(seen, counts, epsilon, cut):
         members = jnp.where(joined, jnp.sum(joined).astype(dtype), members)
         free = free & ~joined
         together = jnp.zeros_like(counts).at[group].add(counts)
-        alone = maximum(*aligned((together, noise * members, jnp.ones((), dtype))))
+        alone = maximum(*with_sharding_of((together, noise * members, jnp.ones((), dtype))))
         theta = alone[group] / members
     return jnp.where(seen.usable & (cut >= 0), theta, jnp.nan)
 
@@ -373,7 +373,7 @@ def _exponent(least, mean):
         # In log x the density is x^(1−s).
         return jnp.sum(jax.nn.softmax(log_weights + (1 - s) * log_share) * jnp.exp(log_share)) > mean
 
-    interval = aligned((jnp.zeros_like(mean), jnp.full_like(mean, 3)), least)
+    interval = with_sharding_of((jnp.zeros_like(mean), jnp.full_like(mean, 3)), least)
     return bisected(is_too_low, *interval, jnp.finfo(mean.dtype).nmant + 2)[0]
 
 
@@ -416,5 +416,5 @@ def _calibrated(seen):
         return new_largest, total * scale + mass, moment * scale + mass * share
 
     start = jnp.full_like(shares, -jnp.inf), jnp.zeros_like(shares), jnp.zeros_like(shares)
-    _, total, moment = lax.fori_loop(0, nodes.shape[0], add, aligned(start, seen))
+    _, total, moment = lax.fori_loop(0, nodes.shape[0], add, with_sharding_of(start, seen))
     return jnp.where(usable, moment / total, jnp.nan)

@@ -31,8 +31,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.estimators.histogram import Histogram, posteriors
 from rrjax.numerics.products import matmul
-from rrjax.numerics.sharding import aligned, looked_up
-from rrjax.numerics.solvers import LARGEST_STEP, factored, length_within, raised, solved
+from rrjax.numerics.sharding import take_at, with_sharding_of
+from rrjax.numerics.solvers import LARGEST_STEP, cholesky_factor, cholesky_solve, length_within, regularized
 
 NUM_KNOTS = 512
 """Number of knots of the table of each Gamma distribution."""
@@ -150,7 +150,7 @@ def masses(log_edges: Float[Array, " n"], shape: np.ndarray, log_mean: np.ndarra
     knot = jnp.clip(place.astype(jnp.int32), 0, NUM_KNOTS - 2)
     table = jnp.asarray(tables, dtype).ravel()
     index = knot + (NUM_KNOTS * shape)[:, None].astype(np.int32)
-    left, right = looked_up(table, index), looked_up(table, index + 1)
+    left, right = take_at(table, index), take_at(table, index + 1)
     logit = jnp.clip(left + (right - left) * (place - knot.astype(dtype)), -LARGEST_LOGIT, LARGEST_LOGIT)
     # The difference of two numbers below one half keeps the digits of both tails.
     down, up = jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
@@ -229,10 +229,10 @@ def npmle(
         g, slack = state.weights, state.slack
         known = posteriors(table, g)
         t = constraint(g, known)
-        matrix = raised(information(known, w), slack)
+        matrix = regularized(information(known, w), slack)
         n = matmul(w, known)
         # A common part of all slopes has no effect, but would cost their differences digits.
-        towards = _newton(n - g, factored(matrix), g, t)
+        towards = _newton(n - g, cholesky_factor(matrix), g, t)
         new, slack, tilt, dual = _step(g, slack, towards, smoothing)
         y = new / g - 1
         tilt = state.tilt + dual * (tilt - state.tilt)
@@ -246,7 +246,7 @@ def npmle(
 
     start = start._replace(done=jnp.asarray(False))
     return lax.while_loop(
-        lambda state: ~state.done & (state.num_iters < max_iters), body, aligned(start, (table, w, smoothing))
+        lambda state: ~state.done & (state.num_iters < max_iters), body, with_sharding_of(start, (table, w, smoothing))
     )
 
 
@@ -281,13 +281,13 @@ def gap_of(table, w, smoothing, t, found: Mixing) -> Float[Array, ""]:
 def _newton(slopes, factor, g, t):
     """Solves Newton's system by its Cholesky factor, with the two constraints eliminated."""
     sides = jnp.stack([g, g * t], axis=1)
-    found = solved(factor, jnp.concatenate([slopes[:, None], sides], axis=1))
+    found = cholesky_solve(factor, jnp.concatenate([slopes[:, None], sides], axis=1))
     plain, answers = found[:, 0], found[:, 1:]
     missing = jnp.stack([1 - jnp.sum(g), -matmul(g, t)])
 
     def towards(barrier):
         """The relative change of the weights, and the multiplier of the mean."""
-        change = plain + solved(factor, barrier[:, None])[:, 0]
+        change = plain + cholesky_solve(factor, barrier[:, None])[:, 0]
         (a, b), (_, c) = matmul(sides.T, answers)
         r, s = matmul(sides.T, change) - missing
         level, tilt = jnp.stack([c * r - b * s, a * s - b * r]) / (a * c - b * b)
@@ -349,8 +349,8 @@ def _fitted(histogram: Histogram, smoothing, departure) -> tuple[Mixing, _Fit]:
         return jax.tree.map(lambda new, old: jnp.where(better, new, old), new, last), prior
 
     zero = jnp.zeros_like(weight[0])
-    begin = aligned(_Fit(start_of(departure), zero, zero, jnp.zeros_like(weight)), (table, weight, smoothing))
-    fit, priors = lax.scan(turn, begin, aligned(jnp.arange(NUM_TURNS) == 0, table))
+    begin = with_sharding_of(_Fit(start_of(departure), zero, zero, jnp.zeros_like(weight)), (table, weight, smoothing))
+    fit, priors = lax.scan(turn, begin, with_sharding_of(jnp.arange(NUM_TURNS) == 0, table))
     return jax.tree.map(lambda leaf: leaf[0], priors), fit
 
 
@@ -364,9 +364,9 @@ def _consequences(histogram, smoothing, prior):
     mean, variance = histogram.moments(known)
     away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights
     curvature = information(known, weight)
-    factor = factored(raised(curvature, jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]))
+    factor = cholesky_factor(regularized(curvature, jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]))
     pull = matmul(weight, away)
-    solution = solved(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
+    solution = cholesky_solve(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
     # The weights sum to one.
     solution = solution - solution[:, 1:2] * (matmul(g, solution) / matmul(g, solution[:, 1]))
     move, moves = solution[:, 0], solution[:, 2:]

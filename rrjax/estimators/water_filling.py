@@ -33,7 +33,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from rrjax.data.arguments import float_of
-from rrjax.numerics.sharding import aligned, by_platform, looked_up
+from rrjax.numerics.sharding import by_platform, take_at, with_sharding_of
 from rrjax.numerics.sums import accurate_sum, split_product
 
 Solver: TypeAlias = Literal["auto", "newton", "sort"]
@@ -222,8 +222,8 @@ def _active(counts, *levels):
 
 
 def _newton_integers(counts, rule, start):
-    start = aligned(start, counts, rule)
-    zeros = aligned((start, jnp.zeros((), float_of(counts)), jnp.zeros_like(start)), counts, rule)[1:]
+    start = with_sharding_of(start, counts, rule)
+    zeros = with_sharding_of((start, jnp.zeros((), float_of(counts)), jnp.zeros_like(start)), counts, rule)[1:]
     state = from_below(start, *zeros)
     if counts.shape[0] >= MANY_CATEGORIES:
         state = by_platform(counts, rule, state, cpu=lambda counts, rule, state: state, elsewhere=_ahead)
@@ -309,7 +309,7 @@ def _sort_integers(counts, rule, start):
     number = jnp.arange(counts.shape[0], 0, -1, dtype=counts.dtype)
     dropped = jnp.sum(~rule.keeps(ordered, sums - number * ordered), dtype=jnp.int32)
     dropped = jnp.minimum(dropped, counts.shape[0] - 1)
-    total, number = looked_up(sums, dropped), looked_up(number, dropped)
+    total, number = take_at(sums, dropped), take_at(number, dropped)
     return rule.exact(total, number), total, number
 
 
@@ -330,7 +330,7 @@ def _newton_floats(counts, rule):
         level, number, _ = state
         return *step((counts - level.level) + level.rise > 0), number
 
-    state = aligned((*step(jnp.ones_like(counts, bool)), jnp.asarray(jnp.inf, counts.dtype)), counts, rule)
+    state = with_sharding_of((*step(jnp.ones_like(counts, bool)), jnp.asarray(jnp.inf, counts.dtype)), counts, rule)
     return lax.while_loop(lambda state: state[1] < state[2], body, state)[0]
 
 
@@ -340,6 +340,6 @@ def _sort_floats(counts, rule):
     number = jnp.arange(counts.shape[0], 0, -1, dtype=counts.dtype)
     level = rule.weigh(sums, number, ordered[-1])
     dropped = jnp.sum((ordered - level.level) + level.rise <= 0, dtype=jnp.int32)
-    mask = counts >= looked_up(ordered, jnp.minimum(dropped, counts.shape[0] - 1))
+    mask = counts >= take_at(ordered, jnp.minimum(dropped, counts.shape[0] - 1))
     total = accurate_sum(jnp.where(mask, counts, 0))
     return rule.weigh(total, jnp.sum(mask, dtype=counts.dtype), ordered[-1])

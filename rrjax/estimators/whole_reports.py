@@ -20,16 +20,16 @@ from jaxtyping import Array, Float
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture, Reports, as_mixture
-from rrjax.data.tally import Evidence
+from rrjax.data.tally import SupportData
 from rrjax.estimators.em import curvature_of, numbers_of
 from rrjax.numerics.products import matmul
-from rrjax.numerics.solvers import factored, raised, solved
+from rrjax.numerics.solvers import cholesky_factor, cholesky_solve, regularized
 
 MAX_CATEGORIES = 512
 """The largest K for the information of whole reports, K×K numbers in O(U·K²) for U different reports."""
 
 
-def check_whole(data: Evidence, mixture: Mixture) -> Reports:
+def check_whole(data: SupportData, mixture: Mixture) -> Reports:
     """The whole reports of a tally, in their final dtypes; `ValueError` if they cannot be those of the tally."""
     size = data.support.shape[0]
     if mixture.num_categories != size:
@@ -55,7 +55,7 @@ def check_whole(data: Evidence, mixture: Mixture) -> Reports:
 
 
 @jax.jit
-def equivalent(data: Evidence, theta: Float[Array, " K"], reports: Reports) -> Evidence:
+def equivalent(data: SupportData, theta: Float[Array, " K"], reports: Reports) -> SupportData:
     """The evidence of whole reports on each category, as support counts of more users, by one step from `theta`.
 
     `theta` is positive, and near the truth: an estimate from the support counts. Where reports are too few for their
@@ -72,7 +72,7 @@ def equivalent(data: Evidence, theta: Float[Array, " K"], reports: Reports) -> E
     users = jnp.where(better, number * gain, number)
     part = jnp.where(better, jnp.clip(rates.d * x, -rates.q, rates.not_q), data.excess / number)
     support = users * (rates.q + part)
-    return Evidence(support, users - support, users * part, rates, data.usable)
+    return SupportData(support, users - support, users * part, rates, data.usable)
 
 
 @jax.jit
@@ -92,9 +92,9 @@ def _step(theta: Float[Array, " K"], reports: Reports) -> tuple[Float[Array, " K
     """
     slope = reports.slopes(theta)
     curvature = curvature_of(theta, reports, numbers_of(reports.lift, theta.dtype))
-    factor = factored(raised(curvature, jnp.where(theta > 0, 0, 1).astype(theta.dtype)))
+    factor = cholesky_factor(regularized(curvature, jnp.where(theta > 0, 0, 1).astype(theta.dtype)))
     change, inverse = theta * (slope - matmul(theta, slope)), jnp.eye(theta.shape[0], dtype=theta.dtype)
-    solution = solved(factor, jnp.concatenate([change[:, None], theta[:, None], inverse], axis=1))
+    solution = cholesky_solve(factor, jnp.concatenate([change[:, None], theta[:, None], inverse], axis=1))
     change, answer, inverse = solution[:, 0], solution[:, 1], solution[:, 2:]
     total = matmul(theta, answer)
     change = change - answer * (matmul(theta, change) / total)

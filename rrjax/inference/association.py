@@ -30,7 +30,7 @@ from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.product import Product
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.sharding import refuse_spread, with_sharding_of
 from rrjax.numerics.solvers import bisected
 from rrjax.numerics.sums import accurate_sum
 
@@ -356,7 +356,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
             shares = jnp.mean((simulated(table) <= limits).astype(dtype), axis=0)
             return jnp.all(shares > part) & (distance > least)
 
-        ends = aligned((jnp.zeros_like(most), most), key, reports, miss)
+        ends = with_sharding_of((jnp.zeros_like(most), most), key, reports, miss)
         low, high = bisected(is_rejected, *ends, STEPS)
         # A limit that never moved is the end itself.
         return jnp.where(low > 0, jnp.where(high < most, high, most), 0)

@@ -59,7 +59,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
 from rrjax.numerics.products import matmul
-from rrjax.numerics.sharding import aligned, stacked
+from rrjax.numerics.sharding import stacked, with_sharding_of
 from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import accurate_sum
 
@@ -156,7 +156,7 @@ def _superquantile_limit(spread, estimate, num_users, kept, log_tail):
             )
             return near, far, some | refuse
 
-        state = aligned((near, far, far < near), spread, num_users, kept, log_tail)
+        state = with_sharding_of((near, far, far < near), spread, num_users, kept, log_tail)
         return lax.fori_loop(0, passes + 1, halve, state)[1:]
 
     def refused_by_normal(distance):

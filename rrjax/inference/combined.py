@@ -26,7 +26,7 @@ from rrjax.data.arguments import (
 )
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Evidence, Rates, Tally, evidence
+from rrjax.data.tally import Rates, SupportData, Tally, support_data
 from rrjax.inference.bounded_means import Collections, combined_limits, conservative_limits, spread_of
 from rrjax.inference.functionals import (
     Estimate,
@@ -43,7 +43,7 @@ from rrjax.inference.functionals import (
 from rrjax.inference.intervals import within
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.sharding import together, with_sharding_of
 from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
@@ -220,7 +220,7 @@ def _of_tallies(collections, epsilons, weights, values, level, method, estimand,
     kinds = {kind_of(one, own) for one, own in zip(collections, each, strict=True)}
     sizes = {one.num_categories for one in collections if isinstance(one, Tally)}
     if kinds == {"named"} and len(sizes) == 1:
-        data = [evidence(one, epsilon) for one, epsilon in zip(collections, epsilons, strict=True)]
+        data = [support_data(one, epsilon) for one, epsilon in zip(collections, epsilons, strict=True)]
         # The rates of designs are `[K]`, those of randomized response scalars.
         data = [one._replace(rates=Rates(*(jnp.broadcast_to(w, one.support.shape) for w in one.rates))) for one in data]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
@@ -249,12 +249,12 @@ def _sum_of_intervals(collections, epsilons, weights, values, level, method, est
 
 
 @jax.jit
-def _of_counts(counts: Int[Array, "S K"], epsilons: Float[Array, " S"]) -> Evidence:
-    return jax.vmap(evidence)(counts, epsilons)
+def _of_counts(counts: Int[Array, "S K"], epsilons: Float[Array, " S"]) -> SupportData:
+    return jax.vmap(support_data)(counts, epsilons)
 
 
 def _combine(data, weights, c, level, method, estimand, kind="counts"):
-    return _combined(*aligned((data, weights, c)), complement(level), method, estimand, kind)
+    return _combined(*with_sharding_of((data, weights, c)), complement(level), method, estimand, kind)
 
 
 @partial(jax.jit, static_argnums=(4, 5, 6))
@@ -354,7 +354,7 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
         )
     if isinstance(reports, Tracer) or isinstance(weights, Tracer):
         weights = jnp.asarray(weights).astype(float_dtype())
-        return _traced(*aligned((together(reports), together(weights))), num_categories)
+        return _traced(*with_sharding_of((together(reports), together(weights))), num_categories)
     known = np.asarray(weights, np.float64)
     wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
     if wrong.size:
@@ -423,7 +423,7 @@ def weighted_functional(
     """
     _check(counts, level)
     c = as_numbers(values, counts.total.shape[0])
-    return _weighted(*aligned((counts, as_scalar(epsilon, float_dtype()), c)), complement(level))
+    return _weighted(*with_sharding_of((counts, as_scalar(epsilon, float_dtype()), c)), complement(level))
 
 
 def weighted_shares(counts: WeightedCounts, epsilon: ArrayLike, *, level: ArrayLike = 0.95) -> Estimate:
@@ -447,7 +447,7 @@ def weighted_shares(counts: WeightedCounts, epsilon: ArrayLike, *, level: ArrayL
         [0.382, 0.382, 0.237]
     """
     _check(counts, level)
-    return _weighted(*aligned((counts, as_scalar(epsilon, float_dtype()), None)), complement(level))
+    return _weighted(*with_sharding_of((counts, as_scalar(epsilon, float_dtype()), None)), complement(level))
 
 
 def _check(counts, level):

@@ -16,7 +16,15 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Int
 
 from rrjax import simulate
-from rrjax.data.arguments import as_category, as_counts, as_one_or_each, as_scalar, check_key, float_dtype, survey
+from rrjax.data.arguments import (
+    as_category,
+    as_counts,
+    as_one_or_each,
+    as_scalar,
+    check_key,
+    count_summary,
+    float_dtype,
+)
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.estimators.closed_form import inv_p, mle_star
@@ -33,7 +41,7 @@ from rrjax.inference.marginal_tests import (
 )
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.numerics.products import matmul
-from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.sharding import refuse_spread, with_sharding_of
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.fixed_sum import multinomial
@@ -230,7 +238,7 @@ def independence_test(
     counts = as_counts(counts.ravel(), whole=True).reshape(shape)
     if epsilon is not None:
         counts = refuse_spread(counts, "independence_test of pairs")
-        counts, epsilon = aligned((counts, as_scalar(epsilon, float_dtype())))
+        counts, epsilon = with_sharding_of((counts, as_scalar(epsilon, float_dtype())))
         return _test_pairs(key, counts if shape[0] >= shape[1] else counts.T, epsilon, num_draws)
     # Tables are drawn row by row.
     return _test_independence(key, counts if shape[0] <= shape[1] else counts.T, num_draws)
@@ -316,7 +324,7 @@ def _test_pairs(key, counts, epsilon, num_draws):
     A report is the truth in both attributes or in none. So independent values with margins a and b make dependent
     reports: the pair (i, j) is reported with probability d·a_i·b_j + (1 − d)/KL.
     """
-    seen, e1 = survey(counts.ravel()), expm1_epsilon(epsilon)
+    seen, e1 = count_summary(counts.ravel()), expm1_epsilon(epsilon)
     usable = seen.simulable & (e1 > 0)
     counts = jnp.where(usable, counts, 1)
     # Above this ε, the probability of an empty pair is below the smallest float: its weight would be infinite.

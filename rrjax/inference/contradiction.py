@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from rrjax.data.categories import as_integer
-from rrjax.data.tally import Evidence, Tally, evidence, num_tests
+from rrjax.data.tally import SupportData, Tally, num_tests, support_data
 from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.mechanism import Mechanism
@@ -147,11 +147,11 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Cont
         "Negative association of random variables with applications", 1983; Darroch, "On the distribution of the number
         of successes in independent trials", 1964.
     """
-    return _test(refuse_spread(evidence(tally, None), "contradiction_test"), mechanism)
+    return _test(refuse_spread(support_data(tally, None), "contradiction_test"), mechanism)
 
 
 @program
-def _test(data: Evidence, mechanism: Mechanism | None) -> ContradictionTest:
+def _test(data: SupportData, mechanism: Mechanism | None) -> ContradictionTest:
     zero = jnp.zeros_like(data.num_users)
     none = Excess(zero + 1, zero, zero, zero)
     summed, method = _test_sum(data, mechanism)
@@ -172,7 +172,7 @@ def _test(data: Evidence, mechanism: Mechanism | None) -> ContradictionTest:
     return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
 
 
-def _test_single(data: Evidence) -> Excess:
+def _test_single(data: SupportData) -> Excess:
     """The part `single`."""
     few, many = log_below(data, 0), log_above(data, 1)
     tails = jnp.minimum(few, many)
@@ -203,7 +203,7 @@ def _test_sum(data, mechanism):
     return Excess(p_value, size_, statistic, one), method
 
 
-def _test_rare(data: Evidence) -> tuple[Excess, Excess]:
+def _test_rare(data: SupportData) -> tuple[Excess, Excess]:
     """The parts `rare` and `even`."""
     number, size, rates = data.num_users, data.support.shape[0], data.rates
     distances = jnp.asarray(DISTANCES, number.dtype)[:, None]
@@ -238,7 +238,7 @@ def _test_rare(data: Evidence) -> tuple[Excess, Excess]:
     return bounded(most, 1), bounded(least, -1)
 
 
-def _test_frequent(data: Evidence) -> Excess:
+def _test_frequent(data: SupportData) -> Excess:
     """The part `frequent`."""
     number, size = data.num_users, data.support.shape[0]
     order = jnp.argsort(-data.excess)
@@ -278,7 +278,7 @@ def _law(mechanism, rates, size, sign):
     return lambda tilt: log_generator(mean, sign * tilt * size), "Chernoff's bound, supports of any dependence"
 
 
-def standardized(data: Evidence, share: Any) -> tuple[Float[Array, " K"], Float[Array, " K"], Float[Array, " K"]]:
+def standardized(data: SupportData, share: Any) -> tuple[Float[Array, " K"], Float[Array, " K"], Float[Array, " K"]]:
     """The probability of support at a share, that of none, and the distance from the expected count in its units."""
     rates, tiny = data.rates, jnp.finfo(data.excess.dtype).tiny
     law = jnp.maximum((rates.always + rates.truth * share) / rates.total, tiny)
@@ -287,7 +287,7 @@ def standardized(data: Evidence, share: Any) -> tuple[Float[Array, " K"], Float[
     return law, rest, excess / jnp.sqrt(data.num_users * law * rest)
 
 
-def log_above(data: Evidence, share: Any) -> Float[Array, " K"]:
+def log_above(data: SupportData, share: Any) -> Float[Array, " K"]:
     """Logarithm of the probability of the support count or a larger one."""
     law, rest, _ = standardized(data, share)
     excess = data.excess - data.num_users * (data.rates.d * share)
@@ -296,7 +296,7 @@ def log_above(data: Evidence, share: Any) -> Float[Array, " K"]:
     return jnp.where(data.others == 0, data.num_users * jnp.log1p(-rest), tail)
 
 
-def log_below(data: Evidence, share: Any) -> Float[Array, " K"]:
+def log_below(data: SupportData, share: Any) -> Float[Array, " K"]:
     """Logarithm of the probability of the support count or a smaller one."""
     law, rest, _ = standardized(data, share)
     excess = data.num_users * (data.rates.d * share) - data.excess

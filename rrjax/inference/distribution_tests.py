@@ -13,14 +13,14 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
 from rrjax import simulate
-from rrjax.data.arguments import as_distribution, as_survey, check_key, float_dtype, is_distribution
+from rrjax.data.arguments import as_counts_and_epsilon, as_distribution, check_key, float_dtype, is_distribution
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally
 from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.marginal_tests import ROUNDING_OF_SUM, fit_of_tally
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.special import deviance, log1p_minus
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
@@ -89,7 +89,7 @@ def likelihood_ratio_test(
     if null not in ("simulated", "chi-bar-square"):
         raise ArgumentError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}", argument="null")
     check_draws(num_draws, level)
-    counts, epsilon = as_survey(counts, epsilon, whole=True)
+    counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     theta = _as_hypothesis(theta, counts.shape[0])
     return _test_ratio(key, counts, epsilon, theta, null, num_draws)
 
@@ -166,7 +166,7 @@ def chi_bar_square(key: Array, epsilon: Float[Array, ""], theta: Float[Array, " 
 
     # With every direction kept, λ is zero: a lower bound of the solution.
     zero = jnp.zeros((), theta.dtype)
-    start = aligned((zero, zero - 1, jnp.int32(0)), standard)
+    start = with_sharding_of((zero, zero - 1, jnp.int32(0)), standard)
     level, *_ = lax.while_loop(lambda state: state[0] > state[1], step, start)
     length = standard - level * root
     return jnp.sum(jnp.where(free | (length > 0), length, 0) ** 2)
@@ -239,7 +239,7 @@ def goodness_of_fit_test(
     if isinstance(counts, Tally):
         given = None if theta is None else _as_hypothesis(theta, counts.num_categories)
         return fit_of_tally(counts, epsilon, given, mechanism)
-    counts, epsilon = as_survey(counts, epsilon, whole=True)
+    counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     if theta is None:
         return _test_any(key, counts, epsilon, num_draws)
     return _test_pearson(key, counts, epsilon, _as_hypothesis(theta, counts.shape[0]), num_draws)

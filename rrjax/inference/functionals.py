@@ -15,12 +15,12 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import Estimand, as_probability, check_estimand, complement, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
-from rrjax.data.tally import Evidence, Tally, evidence, of_tally
+from rrjax.data.tally import SupportData, Tally, of_tally, support_data
 from rrjax.inference.bounded_means import conservative_limits, spread_of
 from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts, within
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, gathered
+from rrjax.numerics.sharding import gathered, with_sharding_of
 from rrjax.numerics.sums import accurate_sum
 
 FunctionalMethod: TypeAlias = Literal["exact", "conservative", "normal"]
@@ -115,7 +115,7 @@ def linear_functional(
         2004.
     """
     check_options(method, get_args(FunctionalMethod), estimand, level)
-    data, kind = evidence(counts, epsilon), kind_of(counts, mechanism)
+    data, kind = support_data(counts, epsilon), kind_of(counts, mechanism)
     is_tally = kind == "supports"
     c = as_numbers(values, data.support.shape[0])
     group = _exact_group(values, is_tally)
@@ -132,7 +132,7 @@ def linear_functional(
         )
     boxed = method == "conservative" and kind in ("supports", "denied")
     box = intervals(counts, None, level, simultaneous="bonferroni") if boxed else None
-    whole, c = aligned((whole_counts(counts, epsilon), c))
+    whole, c = with_sharding_of((whole_counts(counts, epsilon), c))
     return _estimate((data, whole, group, box), c, complement(level), method, kind, estimand)
 
 
@@ -250,7 +250,7 @@ def _no_exact_method(values, is_tally):
     return f"method 'exact' is for values {kind}; use 'conservative', which holds for all, or 'normal'"
 
 
-def law_of(data: Evidence, kind: Kind) -> Float[Array, " K"] | None:
+def law_of(data: SupportData, kind: Kind) -> Float[Array, " K"] | None:
     """The probabilities at which a user without a category names it, `[K]`; None if they are equal."""
     return None if kind == "counts" else _law(data, kind)
 
@@ -259,7 +259,7 @@ def _law(data, kind):
     return jnp.broadcast_to(data.rates.not_q if kind == "denied" else data.rates.q, data.support.shape)
 
 
-def unbiased_estimate(data: Evidence, x: Float[Array, " K"], kind: Kind, estimand: Estimand) -> Estimate:
+def unbiased_estimate(data: SupportData, x: Float[Array, " K"], kind: Kind, estimand: Estimand) -> Estimate:
     """Estimates x·θ with its standard error; the limits are the estimate itself."""
     size, number = x.shape[0], data.num_users
     shares = data.excess / (number * data.rates.d)

@@ -20,16 +20,16 @@ from jax.scipy.special import ndtri
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import Estimand, as_counts, as_probability, as_survey, check_estimand, complement
+from rrjax.data.arguments import Estimand, as_counts, as_counts_and_epsilon, as_probability, check_estimand, complement
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Evidence, Tally, as_tally, evidence, num_tests
+from rrjax.data.tally import SupportData, Tally, as_tally, num_tests, support_data
 from rrjax.inference.contradiction import log_above, log_below
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
 from rrjax.mechanisms.mechanism import Dependence
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.special import log_survival, odds_of_tail
 from rrjax.numerics.sums import split_product
 
@@ -151,11 +151,11 @@ def intervals(
         )
     as_probability(level, "level", 0.95)
     miss = complement(level)
-    data = evidence(counts, epsilon)
+    data = support_data(counts, epsilon)
     tail = log_tail(miss, simultaneous, num_tests(data))
     alone = log_tail(miss, "bonferroni", num_tests(data))
     if method == "profile":
-        return _cut(data, miss, alone, *profile_limits(*as_survey(counts, epsilon), tail))
+        return _cut(data, miss, alone, *profile_limits(*as_counts_and_epsilon(counts, epsilon), tail))
     users = whole_counts(counts, epsilon) if estimand == "users" else None
     support = whole_support(counts, epsilon)
     return once_per_count(
@@ -204,7 +204,7 @@ def log_tail(
 
 
 def exact_limits(
-    data: Evidence, users: tuple[Int[Array, " K"], Int[Array, ""]] | None, log_tail: Float[Array, ""]
+    data: SupportData, users: tuple[Int[Array, " K"], Int[Array, ""]] | None, log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """Exact limits of every share, not cut to [0, 1]; of the users' own shares if `users` are given."""
     if users is not None:
@@ -232,7 +232,7 @@ def whole_support(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Int[A
 
 
 @jax.jit
-def _of_users(data: Evidence, support, total, log_tail):
+def _of_users(data: SupportData, support, total, log_tail):
     p, q, d = data.rates.p, data.q, data.rates.d
     not_q, not_p = data.rates.not_q, jnp.maximum(data.rates.not_p, jnp.finfo(d.dtype).tiny)
     word = np.promote_types(support.dtype, f"int{jnp.finfo(d.dtype).bits}")  # as wide as the rates, for exact products
@@ -285,7 +285,7 @@ def p_values(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None, *, log
         >>> [f"{p:.2g}" for p in rrjax.inference.p_values([40, 22, 15, 13], epsilon=2.0).tolist()]
         ['9.5e-18', '3.4e-05', '0.025', '0.09']
     """
-    data = evidence(counts, epsilon)
+    data = support_data(counts, epsilon)
     return once_per_count(lambda data, _: _p_values(data, log), whole_support(counts, epsilon), data)
 
 
@@ -331,7 +331,7 @@ def discoveries(
     if dependence not in ("negative", "any"):
         raise ArgumentError(f"dependence must be 'negative' or 'any', got {dependence!r}", argument="dependence")
     bound = as_probability(fdr, "fdr", 0.05)
-    data = evidence(counts, epsilon)
+    data = support_data(counts, epsilon)
     size = data.support.shape[0]
     divisor = float(np.sum(1 / np.arange(1, size + 1))) if dependence == "any" else 1.0
     return once_per_count(
@@ -361,7 +361,7 @@ def _step_up(data, times, size, bound, divisor):
         return jnp.sum(jnp.where(log_p_value <= log_unit + jnp.log(k.astype(log_unit.dtype)), each, 0), dtype=jnp.int32)
 
     # The largest k with k p-values at most k·unit: from k = K down, every count of them is the next k.
-    start = aligned(jnp.asarray(size, jnp.int32), log_p_value, log_unit)
+    start = with_sharding_of(jnp.asarray(size, jnp.int32), log_p_value, log_unit)
     _, number = lax.while_loop(lambda s: s[1] < s[0], lambda s: (s[1], count(s[1])), (start + 1, start))
     return log_p_value <= log_unit + jnp.log(number.astype(log_unit.dtype))
 

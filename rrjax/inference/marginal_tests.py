@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rrjax.data.arguments import float_dtype, is_distribution
 from rrjax.data.categories import difference
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, evidence, num_tests, of_tally
+from rrjax.data.tally import Rates, Tally, as_tally, equal_rates, num_tests, of_tally, support_data
 from rrjax.inference.contradiction import contradiction_test, log_above, log_below, standardized
 from rrjax.inference.monte_carlo import NO_DERIVATIVES, HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
@@ -84,7 +84,7 @@ def _as_test(place, p_value, statistic, error, p_values, number, method, usable)
 
 def fit_of_tally(tally: Tally, epsilon: Any, theta: Array | None, mechanism: Mechanism | None) -> CategoryTest:
     """Tests whether a tally fits a given distribution or, without one, any distribution."""
-    data = evidence(tally, epsilon)
+    data = support_data(tally, epsilon)
     if theta is not None:
         return _test_given(data, theta)
     summed = None
@@ -219,7 +219,7 @@ def thinned(key: Array, tallies: Sequence[Tally], same: bool) -> Supports:
 
 def num_tests_of(tallies: Sequence[Tally]) -> int | Int[Array, ""]:
     """The number of tests (`num_tests`) of several tallies together."""
-    return num_tests(*(evidence(each, None) for each in tallies))
+    return num_tests(*(support_data(each, None) for each in tallies))
 
 
 @partial(jax.jit, static_argnums=2)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from rrjax.data.arguments import as_probability, check_key, float_dtype, survey
+from rrjax.data.arguments import as_probability, check_key, count_summary, float_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.pytrees import exportable, register
@@ -100,7 +100,7 @@ def check_draws(num_draws: int, level: float, num_tests: int = 1) -> None:
 
 def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
     """The number of reports, and whether collections of this size can be simulated."""
-    seen = survey(counts.ravel())
+    seen = count_summary(counts.ravel())
     return jnp.where(seen.simulable, seen.total, 0), seen.simulable
 
 

@@ -24,7 +24,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.inference.precision import drawing_error, rates_of, rounded
 from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.solvers import bisected, geometric_mean, with_derivative
 from rrjax.numerics.special import log_survival, odds_of_tail
 
@@ -120,7 +120,7 @@ def users_for_width(
     width = as_scalar(width, float_dtype(), "width")
     share, tail = _share_and_tail(num_categories, share, level, simultaneous, mechanism)
     rates = rates_of(num_categories, epsilon, mechanism, share, category)
-    given = aligned((rates, share, width, tail))
+    given = with_sharding_of((rates, share, width, tail))
     number = with_derivative(_tangent_of_users, _users_of_width(*lax.stop_gradient(given)), given)
     return jnp.where((share >= 0) & (share <= 1) & (width > 0) & (width < 1) & (rates.truth > 0), number, jnp.nan)
 
@@ -214,7 +214,7 @@ def detectable_share(
     number = as_scalar(num_users, float_dtype(), "num_users")
     number = rounded(number, jnp.floor(number))
     rates = rates_of(num_categories, epsilon, mechanism, category=category)
-    given = aligned((jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power)))
+    given = with_sharding_of((jnp.where(number > 0, number, 1), rates, jnp.log(level), jnp.log1p(-power)))
     share = with_derivative(_tangent_of_share, _detectable_share(*lax.stop_gradient(given)), given)
     usable = (number > 0) & (level > 0) & (level < 1) & (power >= 0.5) & (power < 1)
     return jnp.where(usable, jnp.maximum(share, 0), jnp.nan)

@@ -18,12 +18,19 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_one_or_each, as_probability, as_survey, check_key, complement, survey
+from rrjax.data.arguments import (
+    as_counts_and_epsilon,
+    as_one_or_each,
+    as_probability,
+    check_key,
+    complement,
+    count_summary,
+)
 from rrjax.data.categories import as_integer
 from rrjax.inference.functionals import Estimate
 from rrjax.inference.intervals import Intervals
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.sharding import refuse_spread, with_sharding_of
 from rrjax.numerics.solvers import without_derivative
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial
@@ -182,11 +189,11 @@ def posterior(
     check_key(key)
     num_draws, num_warmup = as_integer(num_draws, "num_draws", 4), as_integer(num_warmup, "num_warmup", 0)
     thin = as_integer(thin, "thin", 1)
-    counts, epsilon = as_survey(counts, epsilon, whole=True)
+    counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     alpha = jnp.broadcast_to(as_one_or_each(prior, counts.shape[0], "categories", "prior"), counts.shape)
     epsilon, alpha = without_derivative((epsilon, alpha), NO_DERIVATIVES)
     key, counts = refuse_spread((key, counts), "posterior")
-    key, counts, epsilon, alpha = aligned((key, counts, epsilon, alpha))
+    key, counts, epsilon, alpha = with_sharding_of((key, counts, epsilon, alpha))
     result = _sample(key, counts, epsilon, alpha, num_draws, num_warmup, thin)
     if not isinstance(result.r_hat, Tracer):
         worst = float(jnp.max(result.r_hat))
@@ -204,7 +211,7 @@ def posterior(
 @partial(jax.jit, static_argnums=(4, 5, 6))
 def _sample(key, counts, epsilon, alpha, num_draws, num_warmup, thin):
     e1 = expm1_epsilon(epsilon)
-    usable = survey(counts).simulable & (e1 > 0) & (jnp.min(alpha) > 0)
+    usable = count_summary(counts).simulable & (e1 > 0) & (jnp.min(alpha) > 0)
     trials = jnp.where(usable, counts, 1).astype(jnp.int32)
     e1, alpha = jnp.where(usable, e1, 1), jnp.where(usable, alpha, 1)
 
@@ -223,7 +230,7 @@ def _sample(key, counts, epsilon, alpha, num_draws, num_warmup, thin):
         def steps(theta, key, number):
             return lax.fori_loop(0, number, lambda i, t: step(t, jax.random.fold_in(key, i)), theta)
 
-        theta = steps(aligned(dirichlet(start, alpha), trials, e1), warmup, num_warmup)
+        theta = steps(with_sharding_of(dirichlet(start, alpha), trials, e1), warmup, num_warmup)
 
         def keep(theta, key):
             theta = steps(theta, key, thin)

@@ -9,7 +9,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import Estimand, as_distribution, as_scalar, as_survey, check_estimand, float_dtype
+from rrjax.data.arguments import (
+    Estimand,
+    as_counts_and_epsilon,
+    as_distribution,
+    as_scalar,
+    check_estimand,
+    float_dtype,
+)
 from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
@@ -158,7 +165,7 @@ def standard_errors(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = Non
         ['0.0154', '0.0154']
     """
     if not isinstance(counts, Mixture):
-        return _standard_errors(*as_survey(counts, epsilon, whole=True))
+        return _standard_errors(*as_counts_and_epsilon(counts, epsilon, whole=True))
     if epsilon is not None:
         message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"
         raise ArgumentError(message, argument="epsilon")

@@ -20,13 +20,13 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import as_category, as_probability, as_survey, complement
+from rrjax.data.arguments import as_category, as_counts_and_epsilon, as_probability, complement
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
 from rrjax.inference.distribution_tests import ratio
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.solvers import bisected, first_place
 from rrjax.numerics.special import log1p_minus
 from rrjax.numerics.sums import expm1_epsilon
@@ -113,8 +113,8 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
         >>> [f"{value:.2f}" for value in likelihood([0.27, likelihood.estimate, 0.33]).tolist()]
         ['-17.55', '0.00', '-3.17']
     """
-    counts, epsilon = as_survey(counts, epsilon, whole=True)
-    return _profile(counts, epsilon, aligned(as_category(category, counts.shape[0]), counts))
+    counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
+    return _profile(counts, epsilon, with_sharding_of(as_category(category, counts.shape[0]), counts))
 
 
 @jax.jit
@@ -201,7 +201,7 @@ def _relative(shared, estimate, count, place, share):
         return (lack.astype(dtype) < left * c.astype(dtype)) | ((number == 0) & (place == 0))
 
     shape = jnp.broadcast_shapes(share.shape, place.shape)
-    number = first_place(fits, aligned(jnp.zeros(shape, jnp.int32), shared, place, share), size)
+    number = first_place(fits, with_sharding_of(jnp.zeros(shape, jnp.int32), shared, place, share), size)
     inside = (place < number).astype(dtype)
     moved = inside - (place < shared.start).astype(dtype)
     deviance = shared.deviances[number] - moved * _deviance(count, shared.base)
@@ -295,7 +295,7 @@ def log_likelihood_surface(
         Wilks, "The large-sample distribution of the likelihood ratio", 1938.
     """
     as_probability(level, "level", 0.95)
-    counts, epsilon = as_survey(counts, epsilon, whole=True)
+    counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     if counts.shape[0] not in (2, 3):
         raise ArgumentError(
             f"a surface can be drawn of 2 or 3 categories, got K = {counts.shape[0]}; see `profile`", argument="counts"

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import Estimand, as_probability, as_survey, check_estimand, complement
+from rrjax.data.arguments import Estimand, as_counts_and_epsilon, as_probability, check_estimand, complement
 from rrjax.data.errors import ArgumentError
-from rrjax.data.tally import Evidence, Rates, Tally, as_tally, evidence
+from rrjax.data.tally import Rates, SupportData, Tally, as_tally, support_data
 from rrjax.estimators.closed_form import inv_p, mle_star
 from rrjax.inference.contradiction import log_generator
 from rrjax.inference.functionals import group_limits, group_rates
@@ -32,7 +32,7 @@ from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.mechanisms.ordered import DiscreteSquareWave, Geometric, SquareWave
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 
 NUM_TILTS = 128
 """Number of exponents at which Chernoff's bound is inverted. It holds at each; the best would be 1 % better."""
@@ -121,18 +121,21 @@ def quantile(
     probability = as_probability(probability, "probability", 0.5)
     if isinstance(counts, Tally):
         tally = as_tally(counts, epsilon, whole=True)
-        return _of_tally(*aligned((tally, probability, complement(level))), mechanism, estimand)
-    return _quantile(*aligned((*as_survey(counts, epsilon, whole=True), probability, complement(level))), estimand)
+        return _of_tally(*with_sharding_of((tally, probability, complement(level))), mechanism, estimand)
+    return _quantile(
+        *with_sharding_of((*as_counts_and_epsilon(counts, epsilon, whole=True), probability, complement(level))),
+        estimand,
+    )
 
 
 @partial(jax.jit, static_argnums=4)
 def _quantile(counts, epsilon, probability, miss, estimand):
-    data = evidence(counts, epsilon)
+    data = support_data(counts, epsilon)
     size = counts.shape[0]
     counts = jnp.where(data.usable, counts, 1)
     named = jnp.cumsum(counts)
     tail = log_tail(miss, None, 1)
-    numbers = aligned(jnp.arange(1, size), named)
+    numbers = with_sharding_of(jnp.arange(1, size), named)
     limits = jax.vmap(lambda n, k: group_limits(n, named[-1], group_rates(data.rates, k), tail, estimand))
     lower, upper = limits(named[:-1], numbers)
     return _within(lower, upper, jnp.cumsum(mle_star(counts, epsilon)), data, probability, miss)
@@ -143,7 +146,7 @@ def _within(lower, upper, shares, data, probability, miss):
     dtype = shares.dtype
     probability = probability.astype(dtype)
     # The share up to the last category is one, that before the first one zero.
-    true = aligned(jnp.ones(1, bool), upper)
+    true = with_sharding_of(jnp.ones(1, bool), upper)
     reached, before = jnp.append(upper >= probability, true), jnp.append(true, lower < probability)
     first, last = jnp.argmax(reached), shares.shape[0] - 1 - jnp.argmax(before[::-1])
     value = jnp.clip(jnp.argmax((shares >= probability - 8 * jnp.finfo(dtype).eps).at[-1].set(True)), first, last)
@@ -155,7 +158,7 @@ def _within(lower, upper, shares, data, probability, miss):
 
 @partial(jax.jit, static_argnums=4)
 def _of_tally(tally, probability, miss, mechanism, estimand):
-    data, tail = evidence(tally, None), log_tail(miss, None, 1)
+    data, tail = support_data(tally, None), log_tail(miss, None, 1)
     if mechanism is not None and mechanism.names_one:
         lower, upper = _named_limits(tally, data, mechanism, tail, estimand)
     else:
@@ -181,7 +184,7 @@ def _named_limits(tally, data, mechanism, tail, estimand):
     return jax.vmap(lambda n, rates: group_limits(n, total, rates, tail, estimand))(support, each)
 
 
-def _chernoff_limits(data: Evidence, independent: bool, tail: Float[Array, ""]):
+def _chernoff_limits(data: SupportData, independent: bool, tail: Float[Array, ""]):
     """Limits of cumulative shares from the generating function of the number of supported categories."""
     size, number, dtype = data.excess.shape[0], data.num_users, data.excess.dtype
     q, d = (jnp.broadcast_to(each, (size,)) for each in (data.rates.q, data.rates.d))

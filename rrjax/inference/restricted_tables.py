@@ -22,8 +22,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.sharding import aligned
-from rrjax.numerics.solvers import factored, raised, solved
+from rrjax.numerics.sharding import with_sharding_of
+from rrjax.numerics.solvers import cholesky_factor, cholesky_solve, regularized
 
 MOST_SEARCHED_CELLS = 144
 """Limit of the number of cells of a table that is searched for: a step solves a linear system of so many equations."""
@@ -147,9 +147,9 @@ def _searched(misfit, start, measure, length):
         bend = 4 * jnp.maximum(-multipliers[0], 0) * bends[measure] / reached * table.ravel() / product
         system = 4 * x[:, None] * misfit.curvature * x
         size = jnp.diagonal(system)
-        factor = factored(raised(system, 2 * slack + bend + 1e-3 * size + 1e-5 * jnp.mean(size)))
+        factor = cholesky_factor(regularized(system, 2 * slack + bend + 1e-3 * size + 1e-5 * jnp.mean(size)))
         right = 2 * x * jnp.stack([gradient, pull, jnp.ones_like(x)])
-        solutions = solved(factor, right.T)
+        solutions = cholesky_solve(factor, right.T)
         # The multipliers of the length and of the sum, by elimination.
         aims = jnp.stack([length - reached, jnp.zeros_like(length)]) + matmul(right[1:], solutions[:, 0])
         (a, b), (_, d) = matmul(right[1:], solutions[:, 1:])
@@ -167,5 +167,5 @@ def _searched(misfit, start, measure, length):
         return (state[0] < MOST_STEPS) & (state[1] > SHORTEST_STEP)
 
     begun = jnp.int32(0), jnp.ones_like(length), jnp.zeros_like(start, shape=2), start, start, merit(start)
-    *_, best, least = lax.while_loop(goes_on, step, aligned(begun, start, length))
+    *_, best, least = lax.while_loop(goes_on, step, with_sharding_of(begun, start, length))
     return best, least

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import split_product
 
@@ -180,7 +180,7 @@ def fewest_holders(count: Int[Array, " K"], law: TwoKinds, log_level: Float[Arra
         inside = half > low
         return jnp.where(inside & ~above, half, low), jnp.where(inside & above, half, high)
 
-    _, found = lax.while_loop(unfinished, halve, aligned((bottom, top), law, log_level))
+    _, found = lax.while_loop(unfinished, halve, with_sharding_of((bottom, top), law, log_level))
     # If all reports name the category, the tail is a^n·b^(N−n).
     everyone = jnp.ceil((log_level - size * jnp.log(law.low)) / (jnp.log(law.high) - jnp.log(law.low)) - 1e-3)
     found = jnp.where(count <= 0, 0, jnp.where(count >= total, _number(everyone, total), found))

@@ -20,7 +20,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.surveys.two_samples import Compliance, Region, TwoSamples, UnrelatedQuestionTwoSamples
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, refuse_spread
+from rrjax.numerics.sharding import refuse_spread, with_sharding_of
 from rrjax.numerics.solvers import bisected
 
 STEPS = 44
@@ -235,7 +235,7 @@ class _Survey(NamedTuple):
             slope = jnp.where(self.said > 0, self.said * step / chance, 0)
             return jnp.sum(slope - jnp.where(self.denied > 0, self.denied * step / (1 - chance), 0)) > 0
 
-        start, end = aligned((start, end), self)
+        start, end = with_sharding_of((start, end), self)
         one = jnp.ones_like(start[0])
         low, high = bisected(rising, 0 * one, one, STEPS)
         part = (low + high) / 2

@@ -19,7 +19,7 @@ from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.mechanism import LogRows, Mechanism
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import looked_up, refuse_spread, together
+from rrjax.numerics.sharding import refuse_spread, take_at, together
 from rrjax.numerics.sums import accurate_sum
 
 SUM_TOLERANCE = 1e-6
@@ -238,6 +238,6 @@ def _randomize(channel, key, values):
     low, high = jnp.zeros_like(row), jnp.full_like(row, number - 1)
     for _ in range((number - 1).bit_length()):  # bisection for the first cumulative probability above the draw
         middle = (low + high) // 2
-        left = below((words[0], words[1]), (looked_up(highs, row + middle), looked_up(lows, row + middle)))
+        left = below((words[0], words[1]), (take_at(highs, row + middle), take_at(lows, row + middle)))
         low, high = jnp.where(left, low, jnp.minimum(middle + 1, high)), jnp.where(left, middle, high)
     return jnp.where(inside, low, -1).reshape(values.shape)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt
 
-from rrjax.data.arguments import survey
-from rrjax.numerics.sharding import aligned, repeat, searched
+from rrjax.data.arguments import count_summary
+from rrjax.numerics.sharding import repeat, searched, with_sharding_of
 from rrjax.numerics.threefry import product
 
 Words = tuple[Array, Array]
@@ -57,7 +57,7 @@ def gathered(
 
     Returns also the number of users, and whether the counts could be drawn.
     """
-    seen = survey(true_counts)
+    seen = count_summary(true_counts)
     number = jnp.where(seen.drawable, seen.total, 0).astype(jnp.int32)
     ends = jnp.cumsum(jnp.where(seen.drawable, true_counts, 0).astype(jnp.int32))
     place = jnp.arange(size, dtype=jnp.int32)
@@ -68,4 +68,4 @@ def gathered(
         return add(total, jax.random.fold_in(key, part), jnp.minimum(value, true_counts.shape[0] - 1), exists)
 
     parts = number // size + jnp.minimum(number % size, 1)
-    return repeat(parts, draw, aligned(zeros, key, true_counts)), number, seen.drawable
+    return repeat(parts, draw, with_sharding_of(zeros, key, true_counts)), number, seen.drawable

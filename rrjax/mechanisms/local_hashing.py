@@ -27,7 +27,7 @@ from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.mechanisms.unary import independent
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, repeat
+from rrjax.numerics.sharding import repeat, with_sharding_of
 from rrjax.numerics.threefry import buckets_of, threefry
 
 _PART = 64
@@ -282,5 +282,5 @@ def _counted(reports, weights, number, size):
         return counts[0] + (total & 0xFFFF).astype(int_dtype()), counts[1] + (total >> 16).astype(int_dtype())
 
     zeros = jnp.zeros((size + 1) // 2, int_dtype())
-    even, odd = repeat(jnp.int32(turns), add, aligned((zeros, zeros), reports))
+    even, odd = repeat(jnp.int32(turns), add, with_sharding_of((zeros, zeros), reports))
     return _interleaved(even, odd, size)

@@ -20,13 +20,13 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, float_dtype, int_dtype
 from rrjax.data.categories import check_epsilon, check_num_categories
-from rrjax.data.linear_maps import Dense, Lift, incidence
+from rrjax.data.linear_maps import Dense, LinearMap, incidence
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import gathered
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon, log_sum
 
 Dependence: TypeAlias = Literal["negative", "any"]
@@ -329,7 +329,7 @@ def tally_if(sound: Bool[ArrayLike, "*s"], support: Array, number: Array, rates:
 def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Shaped[Array, " U"]:
     """The numbers of reports of each kind, weights of a mixture; −1 if one of the reports is unsound."""
     sound = jnp.all(jnp.asarray(sound))
-    return jnp.where(sound, aligned(numbers, sound), -1)
+    return jnp.where(sound, with_sharding_of(numbers, sound), -1)
 
 
 def mixture_of_supports(
@@ -365,10 +365,10 @@ def settled(parameter: int | None, name: str) -> int:
 
 @register(data_fields=["lift"], meta_fields=["order"])
 @dataclasses.dataclass(frozen=True)
-class _ReorderedLift(Lift):
+class _ReorderedLift(LinearMap):
     """A lift whose category i is category `order[i]` of another one."""
 
-    lift: Lift
+    lift: LinearMap
     order: tuple[int, ...]
 
     @property

@@ -25,7 +25,7 @@ from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, refuse_spread, together
+from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
 from rrjax.simulate.sampling import Stream
 
 
@@ -199,6 +199,6 @@ def _randomize(mechanism, key, values, size):
 
     start = wanted, jnp.zeros_like(place), jnp.full((flat.shape[0], size), -1, jnp.int32)
     categories = jnp.arange(mechanism.num_categories, dtype=jnp.int32)
-    (_, _, reports), _ = lax.scan(step, aligned(start, flat, key), categories)
+    (_, _, reports), _ = lax.scan(step, with_sharding_of(start, flat, key), categories)
     usable = (flat >= 0) & (flat < mechanism.num_categories) & (mechanism.rates.truth > 0)
     return jnp.where(usable[:, None], reports, -1).reshape(*values.shape, size)

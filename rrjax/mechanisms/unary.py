@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, float_dtype, survey
+from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, count_summary, float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
@@ -170,7 +170,7 @@ def are_bits(bits: Shaped[Array, "*s"]) -> Bool[Array, "*s"]:
 @jax.jit
 def independent(key: Array, true_counts: Array, rates: Rates) -> Tally:
     """The tally of a collection with independent support counts: Binomial(n_i, p) + Binomial(N − n_i, q) each."""
-    seen = survey(true_counts)
+    seen = count_summary(true_counts)
     usable = seen.drawable & (rates.truth > 0)
     held, number = (jnp.where(usable, x, 0).astype(jnp.int32) for x in (true_counts, seen.total))
     support = sum_of_bits(key, held, number, rates, usable)

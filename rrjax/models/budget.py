@@ -19,7 +19,7 @@ from rrjax.inference.precision import squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
 from rrjax.models.results import as_list, require
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.solvers import ascend
 
 
@@ -186,7 +186,7 @@ def _errors(sizes, designs, epsilons):
 
 def _split(point, total):
     """The ε of each question, from the logarithms of their ratios to the first."""
-    return total * jax.nn.softmax(jnp.concatenate(aligned([jnp.zeros(1, point.dtype), point])))
+    return total * jax.nn.softmax(jnp.concatenate(with_sharding_of([jnp.zeros(1, point.dtype), point])))
 
 
 @dataclasses.dataclass(frozen=True)

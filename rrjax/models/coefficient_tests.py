@@ -30,8 +30,8 @@ from rrjax.models.results import (
 )
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, refuse_spread, together
-from rrjax.numerics.solvers import factored, solved
+from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
+from rrjax.numerics.solvers import cholesky_factor, cholesky_solve
 
 _NUM_DRAWS = 8
 """Number of reports drawn for each user, for mechanisms with too many possible reports to sum over."""
@@ -97,7 +97,7 @@ def wald_test(result: Regression, covariates: int | Sequence[int]) -> Coefficien
                 f"the covariance of the {places.size} coefficients is singular: they cannot be tested together",
                 argument="covariates",
             )
-    statistic = matmul(tested, solved(factored(covariance), tested[:, None])[:, 0])
+    statistic = matmul(tested, cholesky_solve(cholesky_factor(covariance), tested[:, None])[:, 0])
     return _test(statistic, places.size, result.num_clusters)
 
 
@@ -264,7 +264,7 @@ def _expected_information(key, logits, given) -> Float[Array, "N k k"]:
         items = jax.random.split(key, _NUM_DRAWS)
     else:
         items = jnp.arange(given.matrix.shape[1] if isinstance(given, Channel) else width + 1, dtype=jnp.int32)
-    return jax.lax.scan(add, aligned(jnp.zeros((number, width, width), logits.dtype), logits), items)[0]
+    return jax.lax.scan(add, with_sharding_of(jnp.zeros((number, width, width), logits.dtype), logits), items)[0]
 
 
 @partial(jax.jit, static_argnums=3)
@@ -274,7 +274,7 @@ def _statistic(coefficients, data, each, num_fitted):
 
     def explained(size):
         part = slope[:size, None]
-        return jnp.sum(part * solved(factored(information[:size, :size]), part))
+        return jnp.sum(part * cholesky_solve(cholesky_factor(information[:size, :size]), part))
 
     # The slope in the fitted coefficients is zero, but for a prior.
     return explained(slope.shape[0]) - explained(num_fitted)

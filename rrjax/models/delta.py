@@ -13,13 +13,13 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_probability, as_survey, float_dtype, unscaled
+from rrjax.data.arguments import as_counts_and_epsilon, as_probability, float_dtype, unscaled
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.closed_form import mle_star
 from rrjax.estimators.em import ibu
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import accurate_sum
 
 
@@ -107,7 +107,7 @@ def delta_method(
         weights, given = weights.astype(dtype), counts
         estimator = _mle_of_mixture if estimator is None else estimator
     else:
-        settled, given = as_survey(counts, epsilon)
+        settled, given = as_counts_and_epsilon(counts, epsilon)
         weights = unscaled(counts, settled).astype(given.dtype)
         estimator = mle_star if estimator is None else estimator
     return _delta(statistic, estimator, second_order, weights, given, level.astype(weights.dtype))
@@ -134,7 +134,7 @@ def _delta(statistic, estimator, second_order, weights, given, level):
         return jax.jvp(lambda x: jax.jvp(function, (x,), (direction,))[1], (weights,), (direction,))[1]
 
     def diagonal_term(place):
-        unit = aligned((jnp.arange(weights.shape[0]) == place).astype(weights.dtype), weights)
+        unit = with_sharding_of((jnp.arange(weights.shape[0]) == place).astype(weights.dtype), weights)
         return weights[place] * second_derivative(unit)
 
     bias = jnp.full_like(value, jnp.nan)

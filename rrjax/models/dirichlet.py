@@ -28,8 +28,8 @@ from rrjax.data.errors import ArgumentError
 from rrjax.models.results import require
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, refuse_spread, together
-from rrjax.numerics.solvers import ascend, factored, solved
+from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
+from rrjax.numerics.solvers import ascend, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import expm1_epsilon
 
 _NUM_ROUNDS = 6
@@ -194,7 +194,7 @@ def _draws(alpha, counts, e1, normal, stretch, start):
     """Draws about the posterior of one collection, for `_log_weights`; its mode, and a constant."""
     state = ascend(_Posterior(), start, (counts, e1, alpha), jnp.asarray(1e-3, e1.dtype), 100)
     size = start.shape[0]
-    factor = factored(state.curvature)
+    factor = cholesky_factor(state.curvature)
     unit = lax.linalg.triangular_solve(factor, jnp.eye(size, dtype=e1.dtype), left_side=True, lower=True)
     offsets = _WIDTH * stretch[:, None] * matmul(normal, unit)
     squared = jnp.sum(normal**2, axis=1) * stretch**2
@@ -240,7 +240,7 @@ def _fitted(key, counts, epsilon, num_draws):
         draw = jax.vmap(_draws, in_axes=(None, 0, None, 0, 0, 0))
         given, modes, level = draw(jnp.exp(log_alpha), counts, e1, normal, stretch, modes)
         state = ascend(_Marginal(), log_alpha, given, tol, 100)
-        inverse = solved(factored(state.curvature), jnp.eye(size, dtype=e1.dtype))
+        inverse = cholesky_solve(cholesky_factor(state.curvature), jnp.eye(size, dtype=e1.dtype))
         weights = _log_weights(state.point, given)
         shares = jnp.exp(weights - logsumexp(weights, axis=1, keepdims=True))
         effective = 1 / jnp.sum(shares**2, axis=1)
@@ -253,6 +253,6 @@ def _fitted(key, counts, epsilon, num_draws):
 
     modes = jnp.log(jax.vmap(rough_shares)(counts))
     modes = modes[:, 1:] - modes[:, :1]
-    _, found = lax.scan(round_of, aligned((start, modes), normal, counts), length=_NUM_ROUNDS)
+    _, found = lax.scan(round_of, with_sharding_of((start, modes), normal, counts), length=_NUM_ROUNDS)
     found = jax.tree.map(lambda leaf: leaf[-1], found)
     return dataclasses.replace(found, alpha=jnp.where(usable, found.alpha, jnp.nan))

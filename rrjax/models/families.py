@@ -18,8 +18,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax import simulate
 from rrjax.data.arguments import (
     as_array,
+    as_counts_and_epsilon,
     as_scalar,
-    as_survey,
     as_tolerance,
     check_key,
     check_positive,
@@ -35,7 +35,7 @@ from rrjax.inference.distribution_tests import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, simulable
 from rrjax.models.results import require
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.solvers import ascend, factored, solved
+from rrjax.numerics.solvers import ascend, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum, log_sum
 
 _TEST_TOLERANCE = 1e-3
@@ -137,7 +137,7 @@ def fit_family(
         number = accurate_sum(jnp.asarray(counts.weights).astype(dtype))
     else:
         raw = counts
-        counts, epsilon = as_survey(counts, epsilon)
+        counts, epsilon = as_counts_and_epsilon(counts, epsilon)
         check_positive(epsilon)
         dtype, size = epsilon.dtype, counts.shape[0]
         reports = reports_of(counts, epsilon)
@@ -150,7 +150,7 @@ def fit_family(
     theta = family.shares(point)
     result = FamilyFit(
         parameters=family.back(point),
-        covariance=solved(factored(state.curvature), jnp.eye(point.size, dtype=dtype)),
+        covariance=cholesky_solve(cholesky_factor(state.curvature), jnp.eye(point.size, dtype=dtype)),
         log_likelihood=number * reports.log_likelihood(theta),
         shares=theta,
         gap=state.gap,
@@ -211,7 +211,7 @@ def family_test(
     """
     check_key(key)
     check_draws(num_draws, level)
-    counts, epsilon = as_survey(counts, epsilon, whole=True)
+    counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     start, family = _as_start(log_shares, start, counts.shape[0], epsilon.dtype)
     # Outside of the jitted rest, because `fit_family` has compiled it before.
     observed = _likelihood_ratio(family, start, counts, epsilon)

@@ -60,8 +60,8 @@ from rrjax.numerics.solvers import (
     added_up,
     ascended,
     blocks_of,
-    factored,
-    solved,
+    cholesky_factor,
+    cholesky_solve,
     without_derivative,
 )
 from rrjax.numerics.sums import accurate_sum, log_sum
@@ -301,7 +301,7 @@ def _fitted(given, tol, max_iters: int, kept, robust: bool, num_clusters: int | 
     alone = found(flat, data._replace(outcome=jnp.zeros_like(data.outcome)), jnp.ones((), dtype))
     state = found(alone.parameters, data, ridge)
     coefficients = unravel(state.parameters).coefficients
-    inverse = solved(factored(state.view.observed), jnp.eye(flat.size, dtype=dtype))
+    inverse = cholesky_solve(cholesky_factor(state.view.observed), jnp.eye(flat.size, dtype=dtype))
     gap = matmul(state.view.slope, inverse, state.view.slope) / 2
     gap = jnp.where(jnp.isnan(gap), state.gap, gap)  # the information is not positive: no maximum is near
     if robust:

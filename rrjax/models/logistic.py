@@ -23,7 +23,7 @@ from rrjax.mechanisms.mechanism import LogRows
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.models.results import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.sharding import aligned, on_many_devices, together
+from rrjax.numerics.sharding import on_many_devices, together, with_sharding_of
 from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, without_derivative
 from rrjax.numerics.sums import log_sum
 
@@ -224,7 +224,7 @@ def lbfgs(data: Data, ridge: Float[Array, ""], tol: Float[Array, ""], max_iters:
         return ((gap > tol) | (num_iters < 3)) & (num_iters < max_iters)
 
     first = start, direction.init(start), search.init(start), jnp.full((), jnp.inf, start.dtype), jnp.int32(0)
-    point, _, _, gap, num_iters = lax.while_loop(is_unfinished, step, aligned(first, data))
+    point, _, _, gap, num_iters = lax.while_loop(is_unfinished, step, with_sharding_of(first, data))
     return Solution(point, gap, num_iters)
 
 
@@ -256,6 +256,6 @@ def adam(key: Array, data: Data, ridge: Float[Array, ""], batch_size: int, num_e
         order = jax.random.permutation(key, users)[: num_batches * batch_size].reshape(num_batches, batch_size)
         return lax.scan(step, carry, order)
 
-    first = aligned((start, adam.init(start), jnp.int32(0)), data, key)
+    first = with_sharding_of((start, adam.init(start), jnp.int32(0)), data, key)
     (point, _, num_iters), _ = lax.scan(epoch, first, jax.random.split(key, num_epochs))
     return Solution(point, jnp.full((), jnp.nan, start.dtype), num_iters)

@@ -23,7 +23,7 @@ from rrjax.models.regression import LARGEST_STANDARD_ERROR
 from rrjax.models.results import Family, FitError, OutcomeRegression, as_column
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import refuse_spread
-from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, factored, solved
+from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum, log_sum
 
 
@@ -253,7 +253,7 @@ def _fitted(given, tol, max_iters: int, name: Family, intercept: bool):
     flat, unravel = ravel_pytree(start)
     state = ascended(lambda flat: _evaluated(flat, unravel, blocks, family, scaled), flat, tol, max_iters)
     parameters = unravel(state.parameters)
-    inverse = solved(factored(state.view.observed), jnp.eye(flat.size, dtype=dtype))
+    inverse = cholesky_solve(cholesky_factor(state.view.observed), jnp.eye(flat.size, dtype=dtype))
     back = units.back_transform(intercept)
     whole = jax.scipy.linalg.block_diag(back, jnp.eye(width, dtype=dtype)) * spread
     num_coefficients = size + width

@@ -20,7 +20,7 @@ from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clus
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
 from rrjax.numerics.sharding import refuse_spread
-from rrjax.numerics.solvers import blocks_of, factored, solved
+from rrjax.numerics.solvers import blocks_of, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum
 
 Covariance: TypeAlias = Literal["observed", "sandwich", "none"]
@@ -288,7 +288,7 @@ def _evaluated(problem: _Problem, solution: Solution, tol):
     else:
         view = evaluated(coefficients, blocks_of(data), ridge)
         size = coefficients.size
-        covariance = solved(factored(view.observed), jnp.eye(size, dtype=view.observed.dtype))
+        covariance = cholesky_solve(cholesky_factor(view.observed), jnp.eye(size, dtype=view.observed.dtype))
         gap = matmul(view.slope, covariance, view.slope) / 2
         if problem.reduce_bias:
             coefficients = coefficients - bias(coefficients, data, covariance)

@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from rrjax.numerics.products import matmul
-from rrjax.numerics.sharding import by_platform, looked_up, repeat
+from rrjax.numerics.sharding import by_platform, repeat, take_at
 
 WIDTH = 128
 """Cells of a row: few are empty at K = 100, and a vector unit has work for some cycles."""
@@ -69,7 +69,7 @@ class Rows:
 
     def spread(self, values: Shaped[Array, " R"]) -> Shaped[Array, "R 1"]:
         """Values of the vectors, for each row."""
-        return looked_up(values, self.vector)[:, None]
+        return take_at(values, self.vector)[:, None]
 
     def cell(self, vector: Int[Array, "*s"], place: Int[Array, "*s"]) -> Int[Array, "*s"]:
         """The index, in the flattened array, of a place in a vector."""

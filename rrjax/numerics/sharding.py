@@ -27,7 +27,7 @@ def is_explicit(value: Array) -> bool:
     return AxisType.Explicit in jax.typeof(value).sharding.mesh.axis_types
 
 
-def aligned(values: T, *others: object) -> T:
+def with_sharding_of(values: T, *others: object) -> T:
     """The values with the sharding of the arguments: varying along their mesh axes, and on their mesh."""
     leaves = jax.tree.leaves((values, others))
     axes = frozenset().union(*map(_varying, leaves))
@@ -73,17 +73,21 @@ def _varying(value):
 
 def repeat(number: Int[Array, ""], body: Callable[[Int[Array, ""], T], T], state: T) -> T:
     """`fori_loop` from zero to a number that is data, such as a batch of numbers under `vmap`."""
-    start, state = aligned((jnp.int32(0), state), number)
+    start, state = with_sharding_of((jnp.int32(0), state), number)
     return lax.fori_loop(start, number, body, state)
 
 
-def looked_up(table: Shaped[Array, " n"], places: Int[Array, "*s"]) -> Shaped[Array, "*s"]:
+def take_at(table: Shaped[Array, " n"], places: Int[Array, "*s"]) -> Shaped[Array, "*s"]:
     """table[places], for places within it, with any sharding."""
     if not is_explicit(places):
         return table.at[places].get(mode="promise_in_bounds")
     if places.ndim == 0:  # JAX handles a scalar place differently, without sharding
-        return looked_up(table, places[None])[0]
-    return aligned(table, places).at[places].get(mode="promise_in_bounds", out_sharding=jax.typeof(places).sharding)
+        return take_at(table, places[None])[0]
+    return (
+        with_sharding_of(table, places)
+        .at[places]
+        .get(mode="promise_in_bounds", out_sharding=jax.typeof(places).sharding)
+    )
 
 
 def gathered(array: Array, axis: int = -1) -> Array:
@@ -122,7 +126,7 @@ def stacked(*scalars: Shaped[Array, ""]) -> Shaped[Array, " n"]:
 def searched(edges: Shaped[Array, " n"], values: Shaped[Array, "*s"]) -> Int[Array, "*s"]:
     """`jnp.searchsorted` from the right; by sorting on a mesh with explicit axes, where its loop cannot be spread."""
     method = "sort" if is_explicit(values) else "scan"
-    return jnp.searchsorted(aligned(edges, values), values, side="right", method=method)
+    return jnp.searchsorted(with_sharding_of(edges, values), values, side="right", method=method)
 
 
 def refuse_spread(values: T, name: str) -> T:

@@ -21,7 +21,7 @@ from jax.scipy.fft import dct
 from jaxtyping import Array, Float
 
 from rrjax.numerics.products import matmul
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 
 DECAY = 4
 """Power of the frequency in the fall of a cosine's variance."""
@@ -103,7 +103,7 @@ def _gains(coefficients, cutoffs):
         variance = signal(cutoff)
         return gains + matmul(weight, variance / (1 + variance)), None
 
-    return lax.scan(add, aligned(jnp.zeros_like(coefficients), (cutoffs, weights)), (cutoffs, weights))[0]
+    return lax.scan(add, with_sharding_of(jnp.zeros_like(coefficients), (cutoffs, weights)), (cutoffs, weights))[0]
 
 
 def _cosine_sums(coefficients, *, twice: bool = False):

@@ -36,7 +36,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, one_by_one
+from rrjax.numerics.sharding import one_by_one, with_sharding_of
 from rrjax.numerics.sums import accurate_sum
 
 T = TypeVar("T")
@@ -156,24 +156,24 @@ def least_squares(gram: Float[Array, "K K"], target: Float[Array, " K"], num_ste
         return new, new + (momentum - 1) / next_momentum * (new - theta), next_momentum
 
     start = jnp.zeros_like(target)
-    state = aligned((start, start, jnp.ones((), target.dtype)), gram, target)
+    state = with_sharding_of((start, start, jnp.ones((), target.dtype)), gram, target)
     theta, _, _ = lax.fori_loop(0, num_steps, accelerated, state)
     return Regression(theta, jnp.max(jnp.abs(theta - step(theta))))
 
 
-def raised(matrix: Float[Array, "M M"], diagonal: Float[Array, " M"]) -> Float[Array, "M M"]:
+def regularized(matrix: Float[Array, "M M"], diagonal: Float[Array, " M"]) -> Float[Array, "M M"]:
     """A positive matrix plus a diagonal, and as much more as rounding needs for a Cholesky factor."""
     return matrix + jnp.diag(diagonal + DIAGONAL_EPSILONS * jnp.finfo(matrix.dtype).eps * jnp.diagonal(matrix))
 
 
 @one_by_one
-def factored(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
+def cholesky_factor(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """The Cholesky factor of a matrix."""
     return jnp.linalg.cholesky(matrix, symmetrize_input=False)
 
 
 @one_by_one
-def solved(factor: Float[Array, "M M"], right: Float[Array, "M N"]) -> Float[Array, "M N"]:
+def cholesky_solve(factor: Float[Array, "M M"], right: Float[Array, "M N"]) -> Float[Array, "M N"]:
     """The solution of the linear system with this Cholesky factor."""
     half = lax.linalg.triangular_solve(factor, right, left_side=True, lower=True)
     return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
@@ -205,7 +205,7 @@ class Ascent(NamedTuple):
 
 def _step(system, gradient, point):
     """Newton's step: the change, half of its decrement, and the new point."""
-    change = solved(factored(system), gradient[:, None])[:, 0]
+    change = cholesky_solve(cholesky_factor(system), gradient[:, None])[:, 0]
     return change, matmul(gradient, change) / 2, point + jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
 
 
@@ -255,16 +255,19 @@ def _ascended(problem, start, given, tol, max_iters):
     zero = jnp.zeros((), start.dtype)
     no_curvature = jnp.zeros((start.size, start.size), start.dtype)
     state = Ascent(start, no_curvature, zero, zero + jnp.inf, jnp.int32(0), jnp.asarray(False))
-    return _repeated(step, aligned(state, start, given), max_iters)
+    return _repeated(step, with_sharding_of(state, start, given), max_iters)
 
 
 def _motion(problem, point, inputs, tangents):
     """The tangent of the maximum."""
     curvature, given = inputs
     _, change = jax.jvp(lambda given: jax.grad(problem.value)(point, given), (given,), tangents[1:])
-    factor = factored(curvature)
+    factor = cholesky_factor(curvature)
     return lax.custom_linear_solve(
-        lambda y: matmul(curvature, y), change, lambda _, right: solved(factor, right[:, None])[:, 0], symmetric=True
+        lambda y: matmul(curvature, y),
+        change,
+        lambda _, right: cholesky_solve(factor, right[:, None])[:, 0],
+        symmetric=True,
     )
 
 
@@ -310,7 +313,7 @@ def ascended(
 
     zero = jnp.zeros((), start.dtype)
     state = State(start, look(start), zero, zero + jnp.inf, jnp.int32(0), jnp.asarray(False))
-    return _repeated(step, aligned(state), max_iters)
+    return _repeated(step, with_sharding_of(state), max_iters)
 
 
 def blocks_of(data: Any, most: int = USERS_IN_BLOCK) -> Any:
@@ -334,7 +337,7 @@ def added_up(function: Callable[[Any], tuple[Any, Any]], blocks: Any, *others: A
         sums, rows = function(block)
         return jax.tree.map(jnp.add, total, sums), rows
 
-    total, rows = lax.scan(add, aligned(zeros, blocks, others), blocks)
+    total, rows = lax.scan(add, with_sharding_of(zeros, blocks, others), blocks)
     return total, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
 
 

@@ -29,7 +29,7 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
-from rrjax.numerics.sharding import aligned, looked_up
+from rrjax.numerics.sharding import take_at, with_sharding_of
 
 SERIES_BELOW = 0.4
 """Largest |x| for the series. Beyond it, the plain difference loses at most one digit."""
@@ -99,7 +99,7 @@ def stirling_error_of_whole(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """`stirling_error` of whole x ≥ 0, to the dtype: from a table below 32."""
     table = jnp.asarray(_STIRLING_ERRORS, x.dtype)
     series = stirling_error(jnp.maximum(x, 1))
-    small = looked_up(table, jnp.clip(x, 0, 31).astype(jnp.int32)) + (series - lax.stop_gradient(series))
+    small = take_at(table, jnp.clip(x, 0, 31).astype(jnp.int32)) + (series - lax.stop_gradient(series))
     return jnp.where(x < 32, small, series)
 
 
@@ -232,7 +232,9 @@ def log_hypergeometric_survival(cells: Cells, determinant: Float[Array, "*s"]) -
         term = term * jnp.where(jnp.minimum(b, c) > 0, jnp.clip(1 - fall, 0, 1), 0)
         return step + 1, term, series + term
 
-    start = aligned((jnp.zeros((), log_mass.dtype), jnp.ones_like(log_mass), jnp.ones_like(log_mass)), log_mass)
+    start = with_sharding_of(
+        (jnp.zeros((), log_mass.dtype), jnp.ones_like(log_mass), jnp.ones_like(log_mass)), log_mass
+    )
     _, _, series = lax.while_loop(unfinished, add, start)
     return jnp.where(varies, jnp.minimum(log_mass + jnp.log(series), 0), 0)
 

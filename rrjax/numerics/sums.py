@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt
 
-from rrjax.numerics.sharding import aligned, spread_over_devices
+from rrjax.numerics.sharding import spread_over_devices, with_sharding_of
 
 
 @jax.custom_jvp
@@ -129,7 +129,7 @@ def _accurate_sum_jvp(primals, tangents):
     (x,), (tangent,) = primals, tangents
     # A plain sum, because reverse mode must transpose it, and a derivative does not need the last digits. In
     # `shard_map` a tangent of zeros does not differ along the axes of its value.
-    return accurate_sum(x), jnp.sum(aligned(tangent, x))
+    return accurate_sum(x), jnp.sum(with_sharding_of(tangent, x))
 
 
 def short_sum(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:

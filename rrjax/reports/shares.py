@@ -16,7 +16,7 @@ import numpy as np
 import rrjax
 from rrjax import inference
 from rrjax.data.errors import ArgumentError, check_rate, option, refusal
-from rrjax.data.tally import evidence, num_tests
+from rrjax.data.tally import num_tests, support_data
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Estimator
 from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
 from rrjax.io.tallies import MAX_CELLS
@@ -194,7 +194,7 @@ def share_intervals(reports: Reports, level: float, fdr: float, at_once: bool) -
     lower, upper = map(np.asarray, inference.intervals(*given, level, simultaneous=simultaneous))
     discovered = np.asarray(inference.discoveries(*given, fdr, dependence=reports.mechanism.dependence))
     check_contradictions(reports)
-    return ShareIntervals(level, fdr, at_once, lower, upper, discovered, int(num_tests(evidence(*given))))
+    return ShareIntervals(level, fdr, at_once, lower, upper, discovered, int(num_tests(support_data(*given))))
 
 
 def simultaneous_limits(reports: Reports, level: float) -> tuple[np.ndarray, np.ndarray]:

@@ -16,10 +16,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import as_counts, as_distribution, as_scalar, check_key, float_dtype, survey
+from rrjax.data.arguments import as_counts, as_distribution, as_scalar, check_key, count_summary, float_dtype
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
-from rrjax.numerics.sharding import aligned, is_explicit, searched
+from rrjax.numerics.sharding import is_explicit, searched, with_sharding_of
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream, binomial, multinomial
 
@@ -211,12 +211,12 @@ def randomized(key: Array, true_counts: ArrayLike, epsilon: ArrayLike) -> Int[Ar
         total = np.asarray(true_counts).sum(dtype=np.float64)  # exact up to 2⁵³, and never wraps
         if total >= 2**31:
             raise ArgumentError(f"true_counts must sum to at most 2147483647, got {total:.0f}", argument="true_counts")
-    return _randomized(key, *aligned((true_counts, as_scalar(epsilon, float_dtype()))))
+    return _randomized(key, *with_sharding_of((true_counts, as_scalar(epsilon, float_dtype()))))
 
 
 def _population(theta, num_users, epsilon):
     theta = as_distribution(theta)
-    return aligned((theta, _as_users(num_users), as_scalar(epsilon, theta.dtype)))
+    return with_sharding_of((theta, _as_users(num_users), as_scalar(epsilon, theta.dtype)))
 
 
 def _as_users(num_users):
@@ -285,7 +285,7 @@ def _collect(key, theta, num_users, epsilon):
 @jax.jit
 def _randomized(key, true_counts, epsilon):
     e1 = expm1_epsilon(epsilon)
-    seen = survey(true_counts)
+    seen = count_summary(true_counts)
     usable = seen.drawable & (e1 > 0)
     true_counts = jnp.where(usable, true_counts, 0).astype(jnp.int32)
     num_users = jnp.where(usable, seen.total, 0).astype(jnp.int32)

@@ -18,7 +18,7 @@ from jax import lax
 from rrjax.estimators.catalogue import METRICS, estimator_in_rows
 from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
-from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
+from rrjax.numerics.sharding import by_platform, if_needed, repeat, take_at
 from rrjax.simulate.sampling.in_rows import Laws
 from rrjax.study.functions import decomposes, identity_of, metrics_of_seeds
 from rrjax.study.tile import Inputs, Outputs, Point, Shape, cells_of_tile, draw_in_rows
@@ -196,7 +196,7 @@ class RowTile:
             at = jnp.minimum(collection // inputs.seeds, inputs.configurations - 1)
             seeds = inputs.first_seed + (collection % inputs.seeds).astype(jnp.uint32)
             truth, counts = draw_in_rows(rows, laws, points, seeds, at, inputs.of_users)
-            given = Collections.of(rows, counts, looked_up(points.num_users, at), looked_up(points.epsilon, at))
+            given = Collections.of(rows, counts, take_at(points.num_users, at), take_at(points.epsilon, at))
             real = seeds < inputs.num_seeds
 
             def of_estimator(theta):

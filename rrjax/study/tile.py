@@ -28,7 +28,7 @@ from rrjax.estimators.catalogue import ESTIMATORS
 from rrjax.mechanisms import MECHANISMS, MechanismFactory
 from rrjax.mechanisms.mechanism import CELLS
 from rrjax.numerics.rows import Rows, num_parts
-from rrjax.numerics.sharding import looked_up
+from rrjax.numerics.sharding import take_at
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.in_rows import TOGETHER, Laws, Users, collect_in_rows
@@ -200,10 +200,10 @@ def draw_in_rows(
     """
     e1 = expm1_epsilon(points.epsilon)
     size = e1 + rows.length.astype(e1.dtype)
-    stream = Stream(*(looked_up(points.words[:, each], at) for each in (0, 1)))
-    first = looked_up(points.population, at) * rows.parts
-    number = looked_up(points.num_users, at)
-    keep, drop = looked_up(e1 / size, at), looked_up(rows.length.astype(e1.dtype) / size, at)
+    stream = Stream(*(take_at(points.words[:, each], at) for each in (0, 1)))
+    first = take_at(points.population, at) * rows.parts
+    number = take_at(points.num_users, at)
+    keep, drop = take_at(e1 / size, at), take_at(rows.length.astype(e1.dtype) / size, at)
     users = Users(Stream(*stream.pair(seeds, 0)), first, number, keep, drop)
     true_counts, counts = collect_in_rows(rows, laws, users, most)
     # Not a division of the rows: XLA would multiply them by the reciprocal in some programs, and not in others.
@@ -220,7 +220,7 @@ def draw_separately(
     height = total * num_parts(num_categories)
     rows = Rows(height, jnp.int32(num_categories), jnp.int32(total), num_parts(num_categories))
     collection = jnp.arange(height, dtype=jnp.int32) % total
-    at, seeds = collection // number, looked_up(seeds, collection % number)
+    at, seeds = collection // number, take_at(seeds, collection % number)
     found = draw_in_rows(rows, laws, points, seeds, at, jnp.bool_(estimand == "users"), total)
     truth, counts = (rows.separate(each, total, num_categories) for each in found)
     shape = configurations, number, num_categories

@@ -13,7 +13,7 @@ from scipy import stats
 
 import rrjax
 from rrjax import RandomizedResponse, Tally, inference
-from rrjax.data.tally import Rates, evidence, of_tally
+from rrjax.data.tally import Rates, of_tally, support_data
 
 ESTIMATORS = {
     "inv": rrjax.inv,
@@ -324,6 +324,6 @@ def test_p_values_are_binomial_tails():
 
 
 def test_evidence_of_counts_has_the_rates_of_randomized_response():
-    found = evidence([50, 30, 20], 1.0).rates
+    found = support_data([50, 30, 20], 1.0).rates
     for ours, theirs in zip(found, RandomizedResponse(3, 1.0).rates, strict=True):
         assert ours == theirs

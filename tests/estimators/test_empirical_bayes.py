@@ -17,7 +17,7 @@ from scipy import stats
 
 import rrjax
 from rrjax import Tally, empirical_bayes, ordered_bayes
-from rrjax.data.tally import evidence
+from rrjax.data.tally import support_data
 from rrjax.estimators.empirical_bayes import CATEGORIES_IN_BLOCK, _mapped, _ordered, isotonic, least_gain
 from rrjax.estimators.histogram import (
     NUM_ATOMS,
@@ -140,7 +140,7 @@ def test_posterior_means_against_sums_over_all_users(epsilon):
     counts = np.array([3, 20, 9, 8, 0])
     share, weights = np.array([0.0, 0.1, 0.35, 0.9]), np.array([0.4, 0.3, 0.2, 0.1])
     tally = Tally(counts, number, *_rates(size, epsilon))  # the counts are binomial on their own
-    noise = Noise.of(evidence(tally, None))._replace(poisson=jnp.asarray(False), power=jnp.ones((), FLOAT))
+    noise = Noise.of(support_data(tally, None))._replace(poisson=jnp.asarray(False), power=jnp.ones((), FLOAT))
     atoms = Atoms(jnp.asarray(share, FLOAT), noise.x_of_share(jnp.asarray(share, FLOAT)), jnp.zeros(4, FLOAT))
     known = posteriors(jnp.exp(log_likelihoods(noise, noise.data.excess, atoms)), jnp.asarray(weights, FLOAT))
     p, q = _rates(size, epsilon)
@@ -173,7 +173,7 @@ def test_the_largest_of_very_many_are_found(name):
         counts[:] = 7
     elif name == "rising":
         counts = np.arange(size)
-    data = evidence(jnp.asarray(counts, INT), 3.0)
+    data = support_data(jnp.asarray(counts, INT), 3.0)
     for excess, category in (largest_of(data), jax.jit(largest_of)(data)):
         np.testing.assert_array_equal(excess, np.sort(data.excess)[::-1][:64])
         np.testing.assert_array_equal(data.excess[category], excess)
@@ -186,7 +186,7 @@ def test_the_largest_of_very_many_are_found(name):
 @pytest.mark.long
 def test_cells_keep_the_largest_counts_and_what_is_read_of_them():
     counts = collect(4, 5000, 1_000_000, 3.0, 1.3)
-    data = evidence(counts, 3.0)
+    data = support_data(counts, 3.0)
     cells = Histogram.of(data, "users")
     assert cells.weight.sum() == 5000
     assert np.bincount(cells.cell, minlength=NUM_CELLS).tolist() == cells.weight.tolist()
@@ -291,7 +291,7 @@ def test_coarser_cells_lose_nothing():
     for seed in range(6):
         true, counts = rrjax.simulate.collect(jax.random.key(seed), rrjax.simulate.zipf(1000, 1.3), 200_000, 2.0)
         for place, cells in enumerate((NUM_CELLS, 1000)):
-            histogram = Histogram.of(evidence(counts, 2.0), "users", num_cells=cells)
+            histogram = Histogram.of(support_data(counts, 2.0), "users", num_cells=cells)
             (theta,) = histogram.read(histogram.posterior(Prior.of(histogram).weights)[0])
             total[place] += float(rrjax.metrics.squared_error(theta, true / 200_000))
     assert total[0] <= 1.01 * total[1]
@@ -393,7 +393,7 @@ def test_float32_is_as_close(size, number, bound):
         for seed in range(6):
             true, counts = rrjax.simulate.collect(jax.random.key(seed), rrjax.simulate.zipf(size, 1.3), number, 2.0)
             tally = rrjax.RandomizedResponse(size, jnp.asarray(2.0, dtype)).tally(np.repeat(np.arange(size), counts))
-            data = evidence(tally, None)
+            data = support_data(tally, None)
             data = jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf.astype(dtype), data)
             theta = rrjax.estimators.empirical_bayes.of_evidence(data, "users").theta
             total += float(((np.asarray(theta, float) - np.asarray(true) / number) ** 2).sum())
@@ -527,7 +527,7 @@ def test_float32_is_as_close_where_the_order_means_something():
     true = np.random.default_rng(0).multinomial(100_000, bell(100)).astype(INT)
     counts = rrjax.simulate.randomized(jax.random.key(0), true, 1.0)
     tally = rrjax.RandomizedResponse(100, jnp.float32(1.0)).tally(np.repeat(np.arange(100), counts))
-    data = evidence(tally, None)
+    data = support_data(tally, None)
     data = jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf.astype(jnp.float32), data)
     with jax.numpy_dtype_promotion("standard"):
         low = _ordered(data, "users")

@@ -11,7 +11,7 @@ import rrjax
 from rrjax import Mixture, empirical_bayes, ordered_bayes
 from rrjax.data.linear_maps import Dense, Scaling
 from rrjax.data.mixture import as_mixture
-from rrjax.data.tally import evidence
+from rrjax.data.tally import support_data
 from rrjax.estimators import whole_reports
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, equivalent
 from rrjax.mechanisms import MECHANISMS, OptimizedUnaryEncoding, SymmetricUnaryEncoding
@@ -62,7 +62,7 @@ def test_the_equivalent_tally_has_the_variance_of_the_maximum():
         weights = np.zeros(64, int)
         weights[:rows] = np.asarray(mixture.weights)
         mixture = Mixture(weights, 1.0, Dense(padded, mixture.lift.scale))
-        data = evidence(tally, None)
+        data = support_data(tally, None)
         new = equivalent(data, jnp.asarray(SHARES, FLOAT), as_mixture(mixture, None)[1])
         found.append(np.asarray(new.excess / (new.num_users * new.rates.d)) - true)
         best.append(np.asarray(rrjax.ibu(mixture, accelerate="newton").theta) - true)

@@ -10,7 +10,7 @@ from refusals import refused
 from scipy import stats
 
 import rrjax
-from rrjax.data.tally import evidence
+from rrjax.data.tally import support_data
 from rrjax.inference import contradiction_test, repeated_seed_test
 from rrjax.inference.contradiction import log_above, log_below
 from rrjax.io.domain import Domain
@@ -353,7 +353,7 @@ def test_counts_that_were_never_randomized_are_warned_of(invoke):
 def test_tails_of_a_count_that_is_its_mean(count, number):
     """XLA computes the distance from the mean twice, and may round it to two sides of zero."""
     p = count / number
-    data = evidence(rrjax.Tally(np.array([count, number - count], INT), number, p=p, q=1 - p), None)
+    data = support_data(rrjax.Tally(np.array([count, number - count], INT), number, p=p, q=1 - p), None)
     below, above = (np.exp(jax.jit(tail, static_argnums=1)(data, 1.0)) for tail in (log_below, log_above))
     np.testing.assert_allclose(below[0], stats.binom.cdf(count, number, p), rtol=1e-4)
     np.testing.assert_allclose(above[0], stats.binom.sf(count - 1, number, p), rtol=1e-4)

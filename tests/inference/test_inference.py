@@ -13,7 +13,7 @@ from refusals import refused
 from scipy import special, stats
 
 import rrjax
-from rrjax.data.tally import evidence
+from rrjax.data.tally import support_data
 from rrjax.inference import (
     covariance,
     discoveries,
@@ -123,7 +123,7 @@ def test_the_excess_over_noise_is_exact(total, num_categories, epsilon):
     share, last = divmod(rest, num_categories - len(near))
     counts[len(near) :] = share
     counts[-1] += last
-    found = np.asarray(evidence(counts, epsilon).excess, np.float64)
+    found = np.asarray(support_data(counts, epsilon).excess, np.float64)
     for index in [*range(len(near)), num_categories - 1]:
         exact = int(counts[index]) - noise
         assert abs(Fraction(found[index]) - exact) <= 4 * Fraction(ULP) * max(1, abs(exact))

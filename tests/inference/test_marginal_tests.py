@@ -385,12 +385,12 @@ def test_quantiles_of_mechanisms_cover(mechanism):
 
 @pytest.mark.long
 def test_limits_of_cumulative_shares_solve_chernoffs_bound():
-    from rrjax.data.tally import evidence
+    from rrjax.data.tally import support_data
     from rrjax.inference.quantiles import _chernoff_limits
 
     mechanism, miss = OptimizedUnaryEncoding(6, 1.5), 0.025
     tally = mechanism.collect(KEY, [200, 300, 100, 150, 50, 200])
-    lower, upper = (np.asarray(x) for x in _chernoff_limits(evidence(tally, None), True, jnp.log(FLOAT.type(miss))))
+    lower, upper = (np.asarray(x) for x in _chernoff_limits(support_data(tally, None), True, jnp.log(FLOAT.type(miss))))
     p, q, support = float(tally.p), float(tally.q), np.asarray(tally.support)
 
     def log_bound(share, number, total, sign):

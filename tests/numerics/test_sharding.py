@@ -11,7 +11,7 @@ import rrjax
 from rrjax import RandomizedResponse, inference, models, surveys
 from rrjax.data.linear_maps import Scaling
 from rrjax.mechanisms import Channel, SquareWave, SubsetSelection
-from rrjax.numerics.sharding import aligned, by_platform, looked_up, one_by_one, repeat
+from rrjax.numerics.sharding import by_platform, one_by_one, repeat, take_at, with_sharding_of
 from rrjax.simulate.sampling.fixed_sum import FEW_CATEGORIES
 
 # Each way starts a process that traces every public function for four devices, and compiles some: half a minute.
@@ -50,16 +50,16 @@ def test_many_categories_are_simulated_in_shard_map():
 
 def test_alone_nothing_happens():
     state = (jnp.int32(0), jnp.arange(3), 2.0)
-    assert aligned(state) is state
-    assert aligned(state, jnp.ones(2)) is state
+    assert with_sharding_of(state) is state
+    assert with_sharding_of(state, jnp.ones(2)) is state
     # … nor is anything added to the program.
-    assert not jax.make_jaxpr(lambda x: aligned((x, x), x))(1.0).eqns
+    assert not jax.make_jaxpr(lambda x: with_sharding_of((x, x), x))(1.0).eqns
 
 
 def test_looking_up_and_repeating():
     table = jnp.arange(5) ** 2
-    assert looked_up(table, jnp.array([[4, 0], [1, 2]])).tolist() == [[16, 0], [1, 4]]
-    assert int(looked_up(table, jnp.int32(3))) == 9
+    assert take_at(table, jnp.array([[4, 0], [1, 2]])).tolist() == [[16, 0], [1, 4]]
+    assert int(take_at(table, jnp.int32(3))) == 9
     assert int(repeat(jnp.int32(4), lambda i, s: s + i, jnp.int32(1))) == 7
 
 

@@ -42,7 +42,7 @@ from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.mechanism import CELLS, PureMechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned, refuse_spread, together
+from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon
 
 MOST_REPORTS = 2**31 - 1
@@ -495,6 +495,6 @@ def _attack(key, protocol, num_reports, num_users):
     bound = RandomizedResponse(protocol.num_categories, protocol.epsilon).p
     zeros = jnp.zeros((num_users, protocol.num_categories), bound.dtype)
     _, (with_memo, without) = lax.scan(
-        add_round, aligned((zeros, zeros), key), jax.random.split(key_of_rounds, num_reports)
+        add_round, with_sharding_of((zeros, zeros), key), jax.random.split(key_of_rounds, num_reports)
     )
     return Attack(with_memo, without, bound)

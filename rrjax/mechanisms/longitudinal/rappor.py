@@ -34,7 +34,7 @@ from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import exportable, register
-from rrjax.numerics.sharding import looked_up
+from rrjax.numerics.sharding import take_at
 from rrjax.numerics.solvers import Regression, least_squares
 
 
@@ -345,7 +345,7 @@ def _memoize(rappor, key, values):
         own = jax.random.fold_in(key_of_memos, value.astype(jnp.uint32))
         inside = (value >= 0) & (value < num_words)
         place = jnp.where(inside, value, 0).astype(jnp.int32)
-        filter_ = looked_up(flat, (cohort * num_words + place) * num_bits + jnp.arange(num_bits, dtype=jnp.int32))
+        filter_ = take_at(flat, (cohort * num_words + place) * num_bits + jnp.arange(num_bits, dtype=jnp.int32))
         # At f = 0 no bit is drawn: thresholds are rounded, and would lose a bit in millions.
         bits = jnp.where(jnp.asarray(rappor.f) == 0, filter_, drawn_bits(own, filter_, rappor.permanent))
         return CohortBits(jnp.where(inside, cohort, -1), bits)
@@ -363,7 +363,7 @@ def _likelihood(rappor, cohorts, ones, num_reports):
     def row(given):
         cohort, ones = given
         inside = (cohort >= 0) & (cohort < num_cohorts)
-        own = looked_up(flat, jnp.where(inside, cohort, 0) * (num_words * num_bits) + cells)
+        own = take_at(flat, jnp.where(inside, cohort, 0) * (num_words * num_bits) + cells)
         shown = rappor._bits.log_ratios(ones, num_reports - ones)
         return jnp.where(inside, jnp.sum(jnp.where(own, shown, 0), axis=1), jnp.nan)
 

@@ -24,7 +24,7 @@ from rrjax.mechanisms.mechanism import settled
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding, UnaryEncoding, as_bits, sum_of_bits
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, repeat
+from rrjax.numerics.sharding import repeat, with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.numerics.threefry import buckets_of
 
@@ -252,7 +252,7 @@ def times_supported(protocol: Answers, reports: Shaped[Array, "N T *s"]) -> Int[
         return counts + protocol.supports(reports[:, turn]).astype(jnp.int32)
 
     zeros = jnp.zeros((reports.shape[0], protocol.num_categories), jnp.int32)
-    return repeat(jnp.int32(reports.shape[1]), add, aligned(zeros, reports))
+    return repeat(jnp.int32(reports.shape[1]), add, with_sharding_of(zeros, reports))
 
 
 @jax.jit

@@ -21,11 +21,11 @@ from rrjax.data.arguments import (
     as_true_counts,
     as_values,
     check_key,
+    count_summary,
     float_dtype,
     float_of,
     int_dtype,
     is_real,
-    survey,
 )
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Scaling
@@ -35,7 +35,7 @@ from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.mechanism import LogRows, SupportMechanism, numbers_if, tally_if
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import aligned
+from rrjax.numerics.sharding import with_sharding_of
 from rrjax.simulate.sampling import Stream, binomial, multinomial
 
 SUM_TOLERANCE = 1e-6
@@ -178,7 +178,7 @@ class Design(SupportMechanism):
         return self._tally(as_counts_of(counts, self.num_categories, "category of the design", whole=True))
 
     def _tally(self, counts):
-        seen, truth = survey(counts), jnp.asarray(self.affine.truth)
+        seen, truth = count_summary(counts), jnp.asarray(self.affine.truth)
         support = jnp.where(truth < 0, seen.total - counts, counts) if self.denies else counts
         return tally_if(seen.usable & ~jnp.isnan(truth), support, seen.total, self.rates)
 
@@ -199,7 +199,7 @@ class Design(SupportMechanism):
         law, dtype = self.affine, float_of(counts)
         least, most = (jnp.asarray(x).astype(dtype) for x in (law.least, abs(law.truth)))
         counts = numbers_if(jnp.isfinite(most), counts)
-        counts, least, most, others = aligned((counts, least, most, jnp.asarray(law.truth < 0)))
+        counts, least, most, others = with_sharding_of((counts, least, most, jnp.asarray(law.truth < 0)))
         size = self.num_categories
         return Mixture(counts, least, Scaling(most, size, others if self.denies else None))
 
@@ -237,8 +237,8 @@ class Design(SupportMechanism):
 
 @partial(jax.jit, static_argnums=4)
 def _collected(key, true_counts, always, truth, denies):
-    key, true_counts, always, truth = aligned((key, true_counts, always, truth))
-    seen = survey(true_counts)
+    key, true_counts, always, truth = with_sharding_of((key, true_counts, always, truth))
+    seen = count_summary(true_counts)
     usable = seen.drawable & ~jnp.isnan(truth)
     numbers = jnp.where(usable, true_counts, 0).astype(jnp.int32)
     truth, size = jnp.where(usable, truth, 0.5), numbers.shape[0]

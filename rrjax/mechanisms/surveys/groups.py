@@ -28,7 +28,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_counts, float_dtype, float_of, is_real, survey
+from rrjax.data.arguments import as_counts, count_summary, float_dtype, float_of, is_real
 from rrjax.data.categories import difference
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Concatenated
@@ -39,7 +39,7 @@ from rrjax.estimators.em import EMResult, ibu
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import aligned, together
+from rrjax.numerics.sharding import together, with_sharding_of
 from rrjax.numerics.solvers import with_derivative
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
@@ -126,7 +126,7 @@ def mle(
         return ibu(likelihood, accelerate="newton" if few else "anderson", tol=tol)
     if isinstance(tol, int | float) and not tol > 0:
         raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
-    counts, epsilons = aligned(_checked(counts, epsilons))
+    counts, epsilons = with_sharding_of(_checked(counts, epsilons))
     result = _solve(lax.stop_gradient(counts), lax.stop_gradient(epsilons), tol)
     return result._replace(theta=with_derivative(_tangent, result.theta, (counts, epsilons)))
 
@@ -161,7 +161,7 @@ def inv(counts: ArrayLike | Sequence[Tally], epsilons: ArrayLike | None = None) 
     if (tallies := _listed(Tally, counts)) is not None:
         _check_alike(tallies, epsilons, [part.support.shape[0] for part in tallies])
         return _pooled(tallies)
-    return _inverted(*aligned(_checked(counts, epsilons)))
+    return _inverted(*with_sharding_of(_checked(counts, epsilons)))
 
 
 def mixture(counts: ArrayLike | Sequence[Mixture], epsilons: ArrayLike | None = None) -> Mixture:
@@ -192,7 +192,7 @@ def mixture(counts: ArrayLike | Sequence[Mixture], epsilons: ArrayLike | None = 
         lift = Concatenated(tuple(part.lift for part in parts))
         return Mixture(jnp.concatenate([each.astype(dtype) for each in weights]), jnp.concatenate(bases), lift)
     counts, epsilons = _checked(counts, epsilons)
-    return _mixture(*aligned((counts, epsilons)))
+    return _mixture(*with_sharding_of((counts, epsilons)))
 
 
 def _listed(kind: type[Part], parts: Any) -> list[Part] | None:
@@ -259,7 +259,7 @@ def _slopes(theta, counts, epsilons):
 
 @jax.jit
 def _solve(counts, epsilons, tol):
-    usable = survey(counts.ravel()).usable & jnp.all(epsilons > 0)
+    usable = count_summary(counts.ravel()).usable & jnp.all(epsilons > 0)
     counts, epsilons = jnp.where(usable, counts, 1), jnp.where(usable, epsilons, 1)
 
     def toward(s, theta):
@@ -288,7 +288,9 @@ def _solve(counts, epsilons, tol):
     uniform = jnp.full(counts.shape[1], 1 / counts.shape[1], epsilons.dtype)
     # At this s the leading category has θ_i = 1 and the others at least 0, so the root is at or below.
     first = 1 / jnp.max(_slopes(jnp.ones_like(uniform), counts, epsilons)[0])
-    start = aligned((first, jnp.full_like(first, jnp.inf), jnp.zeros_like(uniform), jnp.int32(0)), counts, epsilons)
+    start = with_sharding_of(
+        (first, jnp.full_like(first, jnp.inf), jnp.zeros_like(uniform), jnp.int32(0)), counts, epsilons
+    )
     _, _, theta, num_iters = lax.while_loop(falls, advance, start)
     # For ε so small that no share differs from zero in the dtype, the leading category gets the share one.
     slope = _slopes(jnp.zeros_like(theta), counts, epsilons)[0]
@@ -316,7 +318,7 @@ def _pooled(tallies):
 
 @jax.jit
 def _inverted(counts, epsilons):
-    usable = survey(counts.ravel()).usable & jnp.all(epsilons > 0)
+    usable = count_summary(counts.ravel()).usable & jnp.all(epsilons > 0)
     kept, noise = _rates(epsilons, counts.shape[1])
     weights = counts.astype(epsilons.dtype)
     numbers = jax.vmap(accurate_sum)(weights)

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, UInt
 
-from rrjax.numerics.sharding import aligned, by_platform, is_explicit, looked_up, repeat
+from rrjax.numerics.sharding import by_platform, is_explicit, repeat, take_at, with_sharding_of
 from rrjax.numerics.solvers import first_place
 from rrjax.numerics.threefry import scaled_word
 from rrjax.simulate.sampling.streams import MAX_RATE_RATIO, Stream, binomial, poisson, rare_binomial
@@ -80,7 +80,7 @@ def multinomial_in_rounds(
     """
     num_rows, width = probabilities.shape
     dtype, whole = probabilities.dtype, trials.dtype
-    stream, trials, probabilities, expected = aligned((stream, trials, probabilities, expected))
+    stream, trials, probabilities, expected = with_sharding_of((stream, trials, probabilities, expected))
     base = trials.astype(dtype) if expected is None else expected
     share = jnp.sum(probabilities[-1]) if followed else jnp.zeros((), dtype)
     first_following, waiting, waiting_following = _plan(base, share)
@@ -121,7 +121,7 @@ def multinomial_in_rounds(
         return (rounds > 0) & ((turn == 0) | (left > many) | (behind > many))
 
     zero = stream.zero.astype(whole)
-    state = aligned((stream.zero, zero + trials, zero, zero + jnp.zeros(law.shape, whole)), probabilities)
+    state = with_sharding_of((stream.zero, zero + trials, zero, zero + jnp.zeros(law.shape, whole)), probabilities)
     state = lax.while_loop(unfinished, lambda state: repeat(rounds, draw_round, state), state)
     # Upper estimates of the trials and followers that rounds leave: they only determine the number of draws of the
     # inner loops.
@@ -163,7 +163,7 @@ def edges(probabilities: Float[Array, " n"]) -> UInt[Array, " n"]:
     # Their sum is less than 2³² by more than rounding; words beyond the last edge have no cell.
     scale = (2.0**32 - (2 * size + 2.0**14)) / (halves.astype(probabilities.dtype) * 2.0**-31)
     shares = jnp.round(probabilities * scale).astype(jnp.uint32)
-    zeros = aligned(jnp.zeros_like(shares), shares)
+    zeros = with_sharding_of(jnp.zeros_like(shares), shares)
 
     def add(turn, sums):
         # Not `jnp.cumsum`: for one vector this is as fast, and a tenth of the program.
@@ -177,9 +177,9 @@ def find_cells(edges: UInt[Array, " n"], words: UInt[Array, " m"]) -> Int[Array,
     size = edges.shape[0]
 
     def is_before(place):
-        return words >= looked_up(edges, jnp.minimum(place, size - 1))
+        return words >= take_at(edges, jnp.minimum(place, size - 1))
 
-    return first_place(is_before, aligned(jnp.zeros_like(words, jnp.int32), edges), size)
+    return first_place(is_before, with_sharding_of(jnp.zeros_like(words, jnp.int32), edges), size)
 
 
 def _one_by_one(stream, state, edges, num_left, num_following):
@@ -260,7 +260,7 @@ class _Tree(NamedTuple):
             # Of each half by itself: one minus a share near one has lost its digits.
             share = jnp.minimum(first, second) / jnp.where(law > 0, law, 1)
             found.append(jnp.where(first <= second, share, -share))
-        return jnp.concatenate(aligned([*reversed(found), jnp.zeros(self.size, law.dtype)]))
+        return jnp.concatenate(with_sharding_of([*reversed(found), jnp.zeros(self.size, law.dtype)]))
 
 
 def multinomial_by_halving(
@@ -272,9 +272,9 @@ def multinomial_by_halving(
     laws = [lax.stop_gradient(probabilities).ravel()]
     if followed:
         trees.append(_Tree(trees[0].leaves.stop, width))
-        laws.append(aligned(jnp.ones_like(laws[0][:width]), laws[0]))
+        laws.append(with_sharding_of(jnp.ones_like(laws[0][:width]), laws[0]))
     shares = jnp.concatenate([tree.shares(law) for tree, law in zip(trees, laws, strict=True)])
-    drawn = _batched(trees)(*aligned((stream.first[None], stream.second[None], trials[None], shares[None])))
+    drawn = _batched(trees)(*with_sharding_of((stream.first[None], stream.second[None], trials[None], shares[None])))
     return drawn[0].reshape(-1, width)
 
 
@@ -329,7 +329,7 @@ def _draw(
         return lax.dynamic_slice(array, (start,), (block,))
 
     def draw_level(level, cells):
-        place, half = looked_up(levels, level)
+        place, half = take_at(levels, level)
         parents, number = place * examples, half * examples
 
         def draw_block(turn, cells):
@@ -339,7 +339,7 @@ def _draw(
             whole = jnp.where(there, part(cells, parents + begin), 0)
             share = part(shares, parents + begin)
             example = within % examples
-            own = Stream(looked_up(stream.first, example), looked_up(stream.second, example))
+            own = Stream(take_at(stream.first, example), take_at(stream.second, example))
             rare = rare_binomial(own, place + within // examples, 0, whole, jnp.abs(share))
             first = jnp.where(jnp.signbit(share), whole - rare, rare)
             for start, values in ((parents + number, first), (parents + 2 * number, whole - first)):
@@ -363,7 +363,7 @@ def _draw(
         depth = jnp.where(index == 0, depths[0], depths[-1])
         return repeat(depth, lambda turn, cells: draw_level(first + turn, cells), cells)
 
-    cells = repeat(jnp.int32(len(trees)), draw_tree, aligned(cells, (stream, trials, shares)))
+    cells = repeat(jnp.int32(len(trees)), draw_tree, with_sharding_of(cells, (stream, trials, shares)))
     return (
         jnp.concatenate([cells[tree.leaves.start * examples : tree.leaves.stop * examples] for tree in trees])
         .reshape(-1, examples)
@@ -395,7 +395,7 @@ def hypergeometric(
         pool, sign = jnp.where(over, taken, pool - taken), jnp.where(over, -sign, sign)
         return turn + 1, drawn, pool, sign, jnp.abs(left - total)
 
-    state = aligned((jnp.int32(0), jnp.zeros_like(items), items, jnp.ones_like(number), number), stream)
+    state = with_sharding_of((jnp.int32(0), jnp.zeros_like(items), items, jnp.ones_like(number), number), stream)
     return lax.while_loop(lambda state: jnp.any(state[-1] > 0), draw_round, state)[1]
 
 
@@ -411,6 +411,6 @@ def table(stream: Stream, rows: Int[Array, " m"], columns: Int[Array, " n"]) -> 
         return left - drawn, drawn
 
     last, drawn = lax.scan(
-        draw_row, aligned(columns, stream, rows), (jnp.arange(rows.shape[0] - 1, dtype=jnp.int32), rows[:-1])
+        draw_row, with_sharding_of(columns, stream, rows), (jnp.arange(rows.shape[0] - 1, dtype=jnp.int32), rows[:-1])
     )
     return jnp.concatenate([drawn, last[None]])

@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, UInt
 
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
-from rrjax.numerics.sharding import by_platform, if_needed, looked_up, repeat
+from rrjax.numerics.sharding import by_platform, if_needed, repeat, take_at
 from rrjax.numerics.sums import reciprocal
 from rrjax.numerics.threefry import product, scaled_word
 from rrjax.simulate.sampling.fixed_sum import DEVIATIONS, SITE_BITS
@@ -56,7 +56,7 @@ class Laws(NamedTuple):
 
     def in_rows(self, rows: Rows, first: Int[Array, " R"]) -> Float[Array, "R W"]:
         """The law of each vector, given the law's first row; zero in cells that are not used."""
-        place = looked_up(first, rows.vector) + jnp.minimum(rows.part, rows.parts - 1)
+        place = take_at(first, rows.vector) + jnp.minimum(rows.part, rows.parts - 1)
         return jnp.where(rows.used, jnp.asarray(self.shares).at[place].get(mode="promise_in_bounds"), 0)
 
 
@@ -148,13 +148,13 @@ def _below(number, variance):
 
 def _rounds(rows, shares, stream):
     """The function of a turn and of means `[3, R]` that draws the cells of those who keep, drop and follow."""
-    first, second = (looked_up(each, rows.vector) for each in stream)
+    first, second = (take_at(each, rows.vector) for each in stream)
 
     def site_of(turn, kind):
         return (turn * 3 + kind) << SITE_BITS
 
     def factors_of(means):
-        return looked_up(means.reshape(-1), jnp.arange(3, dtype=jnp.int32)[:, None] * rows.height + rows.vector)
+        return take_at(means.reshape(-1), jnp.arange(3, dtype=jnp.int32)[:, None] * rows.height + rows.vector)
 
     def in_blocks(turn, means):
         size = min(BLOCK, rows.height)
@@ -204,7 +204,7 @@ def _one_by_one(rows, laws, users, left, behind, found, collections):
             return law * WIDTH + cell.astype(jnp.int32), cell.astype(jnp.int32), part, for_keeping
 
         index, cell, part, for_keeping = if_needed(some, words)
-        own, other = if_needed(some, lambda: [looked_up(jnp.asarray(each), index) for each in laws[1:]])
+        own, other = if_needed(some, lambda: [take_at(jnp.asarray(each), index) for each in laws[1:]])
 
         def cells():
             value = jnp.where(part < own, cell, other)

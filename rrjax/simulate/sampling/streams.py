@@ -31,7 +31,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, UInt
 
-from rrjax.numerics.sharding import aligned, if_needed, looked_up, repeat
+from rrjax.numerics.sharding import if_needed, repeat, take_at, with_sharding_of
 from rrjax.numerics.special import deviance, stirling_error
 from rrjax.numerics.threefry import threefry
 
@@ -195,7 +195,7 @@ def reject(
         return turn + 1, jnp.where(offset == _REJECTED, jnp.where(height <= both, found, _REJECTED), offset)
 
     start = stream.zero + jnp.where(wanted, jnp.int32(_REJECTED), 0)
-    state = aligned((stream.zero, start), law)
+    state = with_sharding_of((stream.zero, start), law)
     return lax.while_loop(lambda state: jnp.any(state[1] == _REJECTED), body, state)[1]
 
 
@@ -226,7 +226,7 @@ def binomial(
     probability: Float[Array, ""] | Float[Array, " n"],
 ) -> Int[Array, " n"]:
     """Draws `[n]` from binomial laws of trials `[n]`, with a common probability or one each."""
-    trials, probability = aligned((trials, probability))
+    trials, probability = with_sharding_of((trials, probability))
     rare = jnp.minimum(probability, 1 - probability)
     drawn = rare_binomial(stream, jnp.arange(trials.shape[0]), site, trials, rare)
     return jnp.where(probability > 0.5, trials - drawn, drawn)
@@ -240,7 +240,7 @@ def rare_binomial(
     probability: Float[Array, ""] | Float[Array, " n"],
 ) -> Int[Array, " n"]:
     """Draws `[n]` from binomial laws with probabilities of at most one half; the stream may be `[n]`, too."""
-    stream, places, site, trials, probability = aligned((stream, places, site, trials, probability))
+    stream, places, site, trials, probability = with_sharding_of((stream, places, site, trials, probability))
     expected = trials.astype(probability.dtype) * probability
     large = expected >= MIN_EXPECTATION
 
@@ -312,7 +312,7 @@ def poisson(
     common to a batch and determines the code: each rate is zero or from 1/`MAX_RATE_RATIO` of it to all of it.
     """
     largest = rate if largest is None else largest
-    stream, site, rate, largest = aligned((stream, site, rate, largest))
+    stream, site, rate, largest = with_sharding_of((stream, site, rate, largest))
     large = largest >= LARGE_RATE
     by_sum = jnp.where(large, 0, rate)
     whole = by_sum.astype(jnp.int32)
@@ -326,7 +326,7 @@ def poisson(
         drawn = drawn + tables.draw_if(largest >= tables.step, words, whole)
 
     def by_rejection(cells):
-        return _poisson_by_rejection(stream, site + 2, cells, looked_up(rate, cells), dtype)
+        return _poisson_by_rejection(stream, site + 2, cells, take_at(rate, cells), dtype)
 
     return in_blocks(large, by_rejection, drawn.astype(dtype))
 
@@ -338,7 +338,7 @@ def poisson_of_lanes(
 
     A lane's value depends on its own stream, place and rate; the lanes together determine only which code runs.
     """
-    stream, places, rate = aligned((stream, places, rate))
+    stream, places, rate = with_sharding_of((stream, places, rate))
     largest = jnp.max(rate)
     small = jnp.where(rate < LARGE_RATE, rate, 0)
     smaller = jnp.max(small)
@@ -377,15 +377,15 @@ class Tables(NamedTuple):
 
     def draw_if(self, needed: Bool[Array, ""], words: UInt[Array, "*n"], whole: Int[Array, "*n"]) -> Int[Array, "*n"]:
         """Draws from the laws of the multiples of the step in rates, given in whole units; zero if not needed."""
-        entries, first = (aligned(jnp.asarray(each), whole) for each in alias_tables(self))
+        entries, first = (with_sharding_of(jnp.asarray(each), whole) for each in alias_tables(self))
         multiples = (whole >> self.shift) & (self.number - 1)
         cell = (words >> (32 - self.bits)).astype(jnp.int32)
         place = if_needed(needed, lambda: (multiples << self.bits) + cell)
-        entry = if_needed(needed, lambda: looked_up(entries, place))
+        entry = if_needed(needed, lambda: take_at(entries, place))
         own = (words & jnp.uint32(2 ** (32 - self.bits) - 1)) < (entry >> self.bits)
         value = jnp.where(own, cell, (entry & jnp.uint32(2**self.bits - 1)).astype(jnp.int32))
         if alias_tables(self)[1].any():
-            value = if_needed(needed, lambda: looked_up(first, multiples)) + value
+            value = if_needed(needed, lambda: take_at(first, multiples)) + value
         return jnp.where(multiples > 0, value, 0)
 
 
