@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rrjax.data.categories import check_epsilon, check_in_domain, check_integers
 from rrjax.data.errors import ArgumentError
-from rrjax.numerics.sharding import gathered, with_sharding_of
+from rrjax.numerics.sharding import with_sharding_of, with_whole_axis
 from rrjax.numerics.sums import accurate_sum
 
 Estimand: TypeAlias = Literal["distribution", "users"]
@@ -200,7 +200,7 @@ def as_distribution(theta: ArrayLike, num_categories: int | None = None, name: s
         raise ArgumentError.about(name, f"must have shape [{num_categories}], got {theta.shape}")
     if not is_real(theta):
         raise ArgumentError.about(name, f"must be real numbers, got dtype {theta.dtype}")
-    return gathered(jnp.asarray(theta, _float32_or_wider(theta.dtype)))
+    return with_whole_axis(jnp.asarray(theta, _float32_or_wider(theta.dtype)))
 
 
 def is_distribution(theta: Float[Array, " K"], tolerance: float) -> Bool[Array, ""]:
@@ -217,7 +217,7 @@ def _float32_or_wider(dtype):
 
 def as_weights(counts: np.ndarray | Array) -> Float[Array, " K"]:
     """Floating counts in at least float32, not scaled."""
-    return gathered(jnp.asarray(counts, _float32_or_wider(counts.dtype)))
+    return with_whole_axis(jnp.asarray(counts, _float32_or_wider(counts.dtype)))
 
 
 def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed: bool = True) -> Shaped[Array, " K"]:
@@ -241,7 +241,7 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
         wraps = not isinstance(counts, Tracer) and jnp.iinfo(counts.dtype).max > jnp.iinfo(int_dtype()).max
         if isinstance(counts, np.ndarray) or wraps:
             _check_overflow(np.asarray(counts), name, "" if whole else " or pass floats", summed=summed)
-        return gathered(jnp.asarray(counts, int_dtype()))
+        return with_whole_axis(jnp.asarray(counts, int_dtype()))
     if whole:
         raise ArgumentError.about(
             name,

@@ -67,7 +67,7 @@ class Symmetric(LinearMap):
 @register(data_fields=["scale", "others"], meta_fields=["num_categories"])
 @dataclasses.dataclass(frozen=True)
 class Scaling(Symmetric):
-    """Linear map of reports that name one category each: `scale`·I or, if others than its users do so, `scale`·(11ᵀ − I).
+    """Linear map of reports that name one category each: `scale`·I or, if others than its users do, `scale`·(11ᵀ − I).
 
     Attributes:
         scale: Scalar, not negative.
@@ -197,7 +197,7 @@ def _change(product, primals, tangents):
 @register(data_fields=["rows", "columns", "scale"])
 @dataclasses.dataclass(frozen=True)
 class Sparse(LinearMap):
-    """Linear map `scale`·[report u supports category i], from lists of the supported categories; a product takes O(nnz).
+    """Linear map `scale`·[report u supports category i], from lists of supported categories; a product takes O(nnz).
 
     Use `Sparse.of`. A sum is a tree whose nodes add eight numbers, with a table of places for each level.
 

@@ -21,7 +21,7 @@ from rrjax.data.arguments import as_distribution, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import LinearMap
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import gathered, with_sharding_of
+from rrjax.numerics.sharding import with_sharding_of, with_whole_axis
 from rrjax.numerics.sums import accurate_sum
 
 
@@ -138,7 +138,7 @@ def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | N
         message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"
         raise ArgumentError(message, argument="epsilon")
     size = mixture.num_categories
-    weights = gathered(jnp.asarray(mixture.weights))
+    weights = with_whole_axis(jnp.asarray(mixture.weights))
     theta = as_distribution(np.full(size, 1 / size, float_dtype()) if theta is None else theta, size)
     dtype = theta.dtype
     if jnp.issubdtype(weights.dtype, jnp.floating):

@@ -34,7 +34,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register, short
-from rrjax.numerics.sharding import together, with_sharding_of
+from rrjax.numerics.sharding import unsharded, with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon, split_product
 
 exportable(Rates)
@@ -67,7 +67,7 @@ def count(reports: ArrayLike, num_categories: int) -> Int[Array, " K"]:
 
 
 def _count(reports, num_categories):
-    reports = together(reports).ravel()
+    reports = unsharded(reports).ravel()
     inside = (reports >= 0) & (reports < num_categories)
     counts = jnp.bincount(jnp.where(inside, reports, 0), length=num_categories)
     return jnp.where(jnp.all(inside), counts, -1)

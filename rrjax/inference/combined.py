@@ -43,7 +43,7 @@ from rrjax.inference.functionals import (
 from rrjax.inference.intervals import within
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import together, with_sharding_of
+from rrjax.numerics.sharding import unsharded, with_sharding_of
 from rrjax.numerics.special import odds_of_tail
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
@@ -177,7 +177,7 @@ def stratified(
             argument="counts",
         )
     shape = counts.shape
-    counts = as_counts(together(counts).reshape(-1), whole=True, summed=False).reshape(shape)
+    counts = as_counts(unsharded(counts).reshape(-1), whole=True, summed=False).reshape(shape)
     if not isinstance(counts, Tracer):
         empty = np.flatnonzero(np.asarray(counts).sum(axis=1) <= 0)
         if empty.size:
@@ -354,7 +354,7 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
         )
     if isinstance(reports, Tracer) or isinstance(weights, Tracer):
         weights = jnp.asarray(weights).astype(float_dtype())
-        return _traced(*with_sharding_of((together(reports), together(weights))), num_categories)
+        return _traced(*with_sharding_of((unsharded(reports), unsharded(weights))), num_categories)
     known = np.asarray(weights, np.float64)
     wrong = np.flatnonzero(~(np.isfinite(known) & (known >= 0)))
     if wrong.size:

@@ -20,7 +20,7 @@ from rrjax.inference.bounded_means import conservative_limits, spread_of
 from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts, within
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import gathered, with_sharding_of
+from rrjax.numerics.sharding import with_sharding_of, with_whole_axis
 from rrjax.numerics.sums import accurate_sum
 
 FunctionalMethod: TypeAlias = Literal["exact", "conservative", "normal"]
@@ -431,4 +431,4 @@ def as_numbers(values: ArrayLike, num_categories: int) -> Float[Array, " K"]:
             )
         if not isinstance(given, jax.Array):
             return jnp.asarray(known, float_dtype())
-    return gathered(given.astype(float_dtype()))
+    return with_whole_axis(given.astype(float_dtype()))

@@ -19,7 +19,7 @@ from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.mechanism import LogRows, Mechanism
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import refuse_spread, take_at, together
+from rrjax.numerics.sharding import refuse_spread, take_at, unsharded
 from rrjax.numerics.sums import accurate_sum
 
 SUM_TOLERANCE = 1e-6
@@ -143,7 +143,7 @@ class Channel(Mechanism):
     def debias(self, reports: ArrayLike) -> Float[Array, "*s K"]:
         """As `PureMechanism.debias`: unbiased vectors whose mean is `inv` of the counts. Raises as `inv`."""
         reports = as_values(reports, self.num_reports, "reports")
-        reports = refuse_spread(together(reports), "debias of a Channel")
+        reports = refuse_spread(unsharded(reports), "debias of a Channel")
         inside = (reports >= 0) & (reports < self.num_reports)
         vectors = jnp.asarray(self._inverse().T, float_dtype())[jnp.where(inside, reports, 0)]
         return jnp.where(inside[..., None], vectors, jnp.nan)

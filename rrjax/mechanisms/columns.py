@@ -25,7 +25,7 @@ from rrjax.data.arguments import as_true_counts, as_values, check_key, int_dtype
 from rrjax.data.mechanism_parameters import field_designs, field_order_of
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally, count
-from rrjax.mechanisms.draws import Words, below, gathered, number_below, rounded_down
+from rrjax.mechanisms.draws import Words, below, number_below, rounded_down, summed_in_parts
 from rrjax.mechanisms.mechanism import (
     Dependence,
     PureMechanism,
@@ -36,7 +36,7 @@ from rrjax.mechanisms.mechanism import (
 )
 from rrjax.numerics.projective_geometry import design_of, dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import refuse_spread, together
+from rrjax.numerics.sharding import refuse_spread, unsharded
 
 USERS_A_STEP = 1 << 12
 """Number of users simulated in one step."""
@@ -126,7 +126,7 @@ class ColumnResponse(PureMechanism):
         return _collect(self, *self._on_one_device(key, true_counts))
 
     def _on_one_device(self, *arrays: Array) -> tuple[Array, ...]:
-        return refuse_spread(tuple(map(together, arrays)), type(self).__name__)
+        return refuse_spread(tuple(map(unsharded, arrays)), type(self).__name__)
 
 
 @register(data_fields=["epsilon"], meta_fields=["num_categories"])
@@ -416,7 +416,7 @@ def _collect(mechanism, key, true_counts):
         return columns.at[mechanism.drawn(key, values, bound)].add(exists.astype(columns.dtype))
 
     zeros = jnp.zeros(mechanism.num_columns, int_dtype())
-    columns, _, usable = gathered(add, key, true_counts, USERS_A_STEP, zeros)
+    columns, _, usable = summed_in_parts(add, key, true_counts, USERS_A_STEP, zeros)
     found = _tally(mechanism, columns)
     support, number = (x.astype(true_counts.dtype) for x in (found.support, found.num_users))
     return tally_if(usable, support, number, found.rates)

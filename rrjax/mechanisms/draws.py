@@ -50,7 +50,7 @@ def number_below(words: Words, bound: UInt[Array, "*s"]) -> UInt[Array, "*s"]:
     return high + (middle + carried < middle).astype(jnp.uint32)
 
 
-def gathered(
+def summed_in_parts(
     add: Callable[[Array, Array, Array, Array], Array], key: Array, true_counts: Array, size: int, zeros: Array
 ) -> tuple[Array, Array, Bool[Array, ""]]:
     """Sum of the reports of users who are simulated `size` at a time, in the order of their categories.

@@ -23,7 +23,7 @@ from rrjax.data.categories import check_epsilon, check_num_categories
 from rrjax.data.linear_maps import Dense, LinearMap, incidence
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
-from rrjax.mechanisms.draws import gathered
+from rrjax.mechanisms.draws import summed_in_parts
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import with_sharding_of
@@ -425,6 +425,6 @@ def _collect(mechanism, key, true_counts):
         return total + jnp.sum(supported, axis=0, dtype=total.dtype)
 
     size = max(1, min(1 << 12, CELLS // num_categories))
-    support, number, usable = gathered(add, key, true_counts, size, jnp.zeros(num_categories, true_counts.dtype))
+    support, number, usable = summed_in_parts(add, key, true_counts, size, jnp.zeros(num_categories, true_counts.dtype))
     usable = usable & (mechanism.rates.truth > 0)
     return tally_if(usable, support, number.astype(true_counts.dtype), mechanism.rates)

@@ -23,7 +23,7 @@ from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
 from rrjax.mechanisms.mechanism import LogRows, OfEpsilon, known_epsilon, settled
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import together
+from rrjax.numerics.sharding import unsharded
 from rrjax.numerics.special import exp_minus
 from rrjax.simulate.sampling.streams import unit
 
@@ -396,6 +396,6 @@ def _bins(mechanism, reports):
 
 @jax.jit
 def _count_bins(mechanism, reports):
-    place = _bins(mechanism, together(reports).ravel())
+    place = _bins(mechanism, unsharded(reports).ravel())
     counts = jnp.bincount(jnp.maximum(place, 0), length=mechanism._number).astype(int_dtype())
     return jnp.where(jnp.all(place >= 0), counts, -1)

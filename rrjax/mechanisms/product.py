@@ -28,7 +28,7 @@ from rrjax.mechanisms.mechanism import LogRows, Mechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import together
+from rrjax.numerics.sharding import unsharded
 from rrjax.numerics.sums import expm1_epsilon
 
 MOST_CELLS = 1 << 27
@@ -99,7 +99,7 @@ class Record(Mechanism):
                 columns or shape, or (not under tracing) reports outside.
         """
         reports, kinds = _with_missing(reports, self._known_kinds())
-        reports = tuple(together(each) for each in as_columns(reports, kinds, "reports"))
+        reports = tuple(unsharded(each) for each in as_columns(reports, kinds, "reports"))
         _check_size(math.prod(kinds))
         cell = jnp.ravel_multi_index(reports, kinds, mode="wrap").ravel()
         inside = jnp.all(jnp.stack([(each >= 0) & (each < size) for each, size in zip(reports, kinds, strict=True)]))

@@ -25,7 +25,7 @@ from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
+from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.simulate.sampling import Stream
 
 
@@ -95,7 +95,7 @@ class SubsetSelection(PureMechanism):
     def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s w"]:
         check_key(key)
         values = as_values(values, self.num_categories, "values")
-        return _randomize(self, key, together(values), self._settled)
+        return _randomize(self, key, unsharded(values), self._settled)
 
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
         return _members(self._checked(reports), self.num_categories)
@@ -155,7 +155,7 @@ class SubsetSelection(PureMechanism):
                     "different members",
                     argument="reports",
                 )
-        return together(jnp.asarray(reports))
+        return unsharded(jnp.asarray(reports))
 
 
 def _members(reports, number):

@@ -30,7 +30,7 @@ from rrjax.models.results import (
 )
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
+from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.numerics.solvers import cholesky_factor, cholesky_solve
 
 _NUM_DRAWS = 8
@@ -211,7 +211,7 @@ def score_test(
         Rao, "Large sample tests of statistical hypotheses concerning several parameters", 1948.
     """
     _check_not_robust(result, "a score test")
-    own, more = (refuse_spread(together(as_covariates(each)), "score_test") for each in (covariates, added))
+    own, more = (refuse_spread(unsharded(as_covariates(each)), "score_test") for each in (covariates, added))
     size, width = result.standard_coefficients.shape
     is_own = own.shape[1] == size - result.intercept
     if not is_own or more.shape[0] != own.shape[0]:
@@ -331,7 +331,7 @@ def goodness_of_fit_test(
         Tsiatis, "A note on a goodness-of-fit test for the logistic regression model", 1980; Fagerland, Hosmer and
         Bofin, "Multinomial goodness-of-fit tests for logistic regression models", 2008 (the groups).
     """
-    reports = refuse_spread(together(reports), "goodness_of_fit_test")
+    reports = refuse_spread(unsharded(reports), "goodness_of_fit_test")
     if groups is None:
         num_groups = as_integer(num_groups, "num_groups", 2)
         predicted = 1 - predict(result, covariates).shares[:, 0]

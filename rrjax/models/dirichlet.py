@@ -28,7 +28,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.models.results import require
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
+from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.numerics.solvers import ascend, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import expm1_epsilon
 
@@ -126,7 +126,7 @@ def fit_dirichlet(
         "Constrained Monte Carlo maximum likelihood for dependent data", 1992 (fixed draws while a parameter moves).
     """
     check_key(key)
-    counts = together(as_array(counts, "counts"))
+    counts = unsharded(as_array(counts, "counts"))
     is_table = counts.ndim == 2 and min(counts.shape) >= 2 and is_real(counts)
     require(is_table, "counts", "numbers of shape [G, K], one row a collection, G and K >= 2", counts)
     if not isinstance(counts, Tracer):

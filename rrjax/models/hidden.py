@@ -53,7 +53,7 @@ from rrjax.models.results import (
     standardized,
 )
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.sharding import refuse_spread, together
+from rrjax.numerics.sharding import refuse_spread, unsharded
 from rrjax.numerics.solvers import (
     USERS_IN_BLOCK,
     View,
@@ -149,10 +149,10 @@ def fit_hidden(
         expected = '"sandwich" with clusters' if clusters is not None else '"observed" or "sandwich"'
         raise ArgumentError.about("covariance", f"must be {expected}, got {covariance!r}", value=covariance)
     max_iters = as_integer(max_iters, "max_iters", 1)
-    reports = refuse_spread(together(reports), "fit_hidden")
+    reports = refuse_spread(unsharded(reports), "fit_hidden")
     if covariates is None:
         covariates = np.zeros((as_array(reports, "reports").shape[0], 0), float_dtype())
-    given = together(as_covariates(covariates))
+    given = unsharded(as_covariates(covariates))
     dtype, number = covariates_dtype(given), given.shape[0]
     columns = _as_hidden(hidden)
     outcome, scale, answered = _rows(reports, mechanism_or_epsilon, num_categories, number, dtype, "reports")

@@ -23,7 +23,7 @@ from rrjax.mechanisms.mechanism import LogRows
 from rrjax.models.loss import MechanismOrEpsilon, rows_of
 from rrjax.models.results import Units, as_covariates, as_weights, covariates_dtype, standardized
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.sharding import on_many_devices, together, with_sharding_of
+from rrjax.numerics.sharding import on_many_devices, unsharded, with_sharding_of
 from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, without_derivative
 from rrjax.numerics.sums import log_sum
 
@@ -73,12 +73,12 @@ def as_data(
     intercept: bool,
 ) -> tuple[Data, Units]:
     """The arguments of `fit`, checked, with standardized covariates."""
-    given = together(as_covariates(covariates))
+    given = unsharded(as_covariates(covariates))
     dtype, number = covariates_dtype(given), given.shape[0]
     rows = rows_of(reports, mechanism_or_epsilon, num_categories, number, dtype)
-    weights = together(as_weights(weights, number, dtype))
+    weights = unsharded(as_weights(weights, number, dtype))
     standard, units = standardized(given, intercept)
-    return without_derivative(Data(standard, LogRows(*map(together, rows)), weights), NO_DERIVATIVES), units
+    return without_derivative(Data(standard, LogRows(*map(unsharded, rows)), weights), NO_DERIVATIVES), units
 
 
 def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"], rows: LogRows) -> Posteriors:

@@ -30,7 +30,7 @@ from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.mechanism import LogRows, log_gain
 from rrjax.models.results import require
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import gathered
+from rrjax.numerics.sharding import with_whole_axis
 from rrjax.numerics.sums import expm1_epsilon, log_sum, short_sum
 
 _SUM_TOLERANCE = 1e-2
@@ -198,7 +198,7 @@ def rr_with_prior(
     References:
         Ghazi et al., arXiv:2102.06062, algorithm 2.
     """
-    prior = gathered(_as_prior(prior))
+    prior = with_whole_axis(_as_prior(prior))
     batch, size = prior.shape[:-1], prior.shape[-1]
     epsilon = as_epsilons(epsilon, batch, prior.dtype)
     order = jnp.argsort(prior, axis=-1, descending=True, stable=True)
@@ -497,7 +497,9 @@ def _as_logits(logits, where):
     is_floating = jnp.issubdtype(logits.dtype, jnp.floating)
     is_batch = logits.ndim >= 1 and logits.shape[-1] >= 2
     require(is_floating and is_batch, "logits", "floats of shape [..., K] with K >= 2", logits)
-    logits = gathered(jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype))))
+    logits = with_whole_axis(
+        jnp.asarray(logits, jax.dtypes.canonicalize_dtype(np.promote_types(np.float32, logits.dtype)))
+    )
     if where is None:
         # On the host, for checks, unless sizes are symbolic by `jax.export`.
         xp = np if all(isinstance(size, int) for size in logits.shape[:-1]) else jnp

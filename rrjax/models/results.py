@@ -19,7 +19,7 @@ from rrjax.data.arguments import as_array, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, register
-from rrjax.numerics.sharding import refuse_spread, together
+from rrjax.numerics.sharding import refuse_spread, unsharded
 from rrjax.numerics.sums import log_sum
 
 Family: TypeAlias = Literal["normal", "binary", "counts"]
@@ -233,7 +233,7 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         >>> [bool(low < share < high) for low, share, high in zip(found.lower[:, 1], (0.5, 0.73), found.upper[:, 1])]
         [True, True]
     """
-    given = refuse_spread(together(as_covariates(covariates)), "predict")
+    given = refuse_spread(unsharded(as_covariates(covariates)), "predict")
     size, dtype = result.standard_coefficients.shape[0], result.standard_coefficients.dtype
     if given.shape[1] != size - result.intercept:
         raise ArgumentError.about(

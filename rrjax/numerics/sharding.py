@@ -90,7 +90,7 @@ def take_at(table: Shaped[Array, " n"], places: Int[Array, "*s"]) -> Shaped[Arra
     )
 
 
-def gathered(array: Array, axis: int = -1) -> Array:
+def with_whole_axis(array: Array, axis: int = -1) -> Array:
     """The array with one axis whole on every device, if a mesh with explicit axes spreads it.
 
     On such a mesh a sum, slice or product along a spread axis would need the sharding of its result. One problem is
@@ -104,11 +104,11 @@ def gathered(array: Array, axis: int = -1) -> Array:
     return jax.sharding.reshard(array, NamedSharding(sharding.mesh, PartitionSpec(*places)))
 
 
-def together(array: T) -> T:
-    """The array with all axes `gathered`: for reports to be counted, because a scatter takes no sharding."""
+def unsharded(array: T) -> T:
+    """The array with all axes whole on every device: for reports to be counted, because a scatter takes no sharding."""
     whole: Any = array
     for axis in range(whole.ndim) if isinstance(array, jax.Array) else ():
-        whole = gathered(whole, axis)
+        whole = with_whole_axis(whole, axis)
     return whole
 
 
@@ -206,8 +206,8 @@ def one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
         def in_turn(*arguments):
             return lax.map(lambda one: alone(*one), tuple(in_all(*arguments)))
 
-        together = jax.vmap(function, in_axes=tuple(0 if each else None for each in given))
-        return by_platform(*arguments, cpu=in_turn, elsewhere=together), True
+        batched = jax.vmap(function, in_axes=tuple(0 if each else None for each in given))
+        return by_platform(*arguments, cpu=in_turn, elsewhere=batched), True
 
     alone.def_vmap(batched)
     return alone

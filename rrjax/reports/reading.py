@@ -227,7 +227,7 @@ def of_tally(tally: Tally, mechanism: SupportMechanism, domain: Labels | None, c
 
 
 @in_float64
-def together(one: Reports, other: Reports) -> Reports:
+def added(one: Reports, other: Reports) -> Reports:
     """See `Reports.__add__`."""
     first, second = one.counted, other.counted
     different = {

@@ -148,9 +148,9 @@ class Reports(ColumnQuestions):
         """
         if not isinstance(other, Reports):
             return NotImplemented
-        from rrjax.reports.reading import together
+        from rrjax.reports.reading import added
 
-        return together(self, other)
+        return added(self, other)
 
     def __radd__(self, other: Any) -> Reports:
         """The reports for `sum`, which starts at 0."""

@@ -277,7 +277,7 @@ def shared(value: _T) -> _T:
         return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())
 
 
-def gathered(arrays: _T) -> _T:
+def from_all_processes(arrays: _T) -> _T:
     """Arrays spread over the devices of all processes, gathered on every process."""
     if jax.process_count() == 1:
         return arrays

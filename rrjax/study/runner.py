@@ -29,7 +29,7 @@ from rrjax.study.checkpoint import (
     Part,
     Timing,
     check_agreement,
-    gathered,
+    from_all_processes,
     name_of_group,
     on_first,
     shared,
@@ -337,7 +337,7 @@ class _Group:
         """Waits for a batch, the first one that is not finished, and saves it."""
         start, stop, outputs = batch
         computed = (np.arange(self.length) < self._shares(stop - start)[:, None]).ravel()
-        arrays = gathered(outputs.result())
+        arrays = from_all_processes(outputs.result())
         outputs = self.tile.outputs(jax.tree.map(lambda array: np.asarray(array)[computed], arrays))
         self._check_finite(outputs)
         part = self._part(start, stop, outputs)

@@ -37,12 +37,12 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
-from rrjax.mechanisms.draws import below, gathered, rounded_down, rounded_up
+from rrjax.mechanisms.draws import below, rounded_down, rounded_up, summed_in_parts
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.mechanism import CELLS, PureMechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import refuse_spread, together, with_sharding_of
+from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon
 
 MOST_REPORTS = 2**31 - 1
@@ -249,7 +249,7 @@ def _collect(protocol, key, true_counts, num_rounds):
         return lax.fori_loop(0, num_rounds, add_round, total)
 
     users = max(1, min(1 << 12, CELLS // size))
-    support, number, usable = gathered(add, key, true_counts, users, jnp.zeros(size, jnp.int32))
+    support, number, usable = summed_in_parts(add, key, true_counts, users, jnp.zeros(size, jnp.int32))
     usable = usable & can_be_drawn(support, number, num_rounds) & (single.rates.truth > 0)
     return jnp.where(usable, support, -1), jnp.where(usable, number * num_rounds, -1)
 
@@ -378,7 +378,7 @@ def can_be_drawn(support: Int[Array, " K"], number: Int[Array, ""], num_rounds: 
 
 def for_each_user(function: Callable[..., Any], key: Array, users: tuple[Array, ...], cells: int) -> Any:
     """Applies a function to the key and the data of each user, in batches of a bounded number of cells."""
-    num_users, users = users[0].shape[0], tuple(map(together, users))
+    num_users, users = users[0].shape[0], tuple(map(unsharded, users))
     keys = jax.vmap(lambda user: jax.random.fold_in(key, user))(jnp.arange(num_users, dtype=jnp.uint32))
     if not isinstance(num_users, int):  # a symbol of `jax.export`, which has no batches
         return jax.vmap(function)(keys, *users)

@@ -39,7 +39,7 @@ from rrjax.estimators.em import EMResult, ibu
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import register
-from rrjax.numerics.sharding import together, with_sharding_of
+from rrjax.numerics.sharding import unsharded, with_sharding_of
 from rrjax.numerics.solvers import with_derivative
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
@@ -226,7 +226,7 @@ def _checked(counts, epsilons):
             "counts", f"must have shape [G, K], a row a group, with K >= 2 categories; got {counts.shape}"
         )
     shape = counts.shape
-    counts = as_counts(together(counts).reshape(-1)).reshape(shape)
+    counts = as_counts(unsharded(counts).reshape(-1)).reshape(shape)
     epsilons = epsilons if isinstance(epsilons, jax.Array) else np.asarray(epsilons)
     if epsilons.shape != shape[:1]:
         raise ArgumentError.about("epsilons", f"must have shape [{shape[0]}], one a group; got {epsilons.shape}")
