@@ -4,6 +4,7 @@ import hashlib
 import os
 import pathlib
 from importlib.metadata import version
+from importlib.util import find_spec
 
 
 def compiling_quickly():
@@ -28,6 +29,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # Nor do tests leave programs where the user has those of the command line.
 os.environ.setdefault("RRJAX_NO_CACHE", "1")
+# The command line needs rrjax[cli].
+collect_ignore_glob = [] if find_spec("duckdb") and find_spec("typer") else ["cli/test_*.py"]
 # A terminal's width, which tests set for themselves; parallel workers are given one.
 os.environ.pop("COLUMNS", None)
 

@@ -448,7 +448,7 @@ def odds_ratios(
     Example:
         >>> import rrjax
         >>> product = rrjax.mechanisms.Product([rrjax.RandomizedResponse(2, 2.0), rrjax.RandomizedResponse(2, 2.0)])
-        >>> found = rrjax.inference.association([[3200, 1800], [2100, 2900]], product)
+        >>> found = rrjax.inference.odds_ratios([[3200, 1800], [2100, 2900]], product)
         >>> print(f"{found.value[1, 1]:.1f}, {found.lower[1, 1]:.1f} to {found.upper[1, 1]:.1f}")
         5.0, 4.3 to 5.9
 
