@@ -320,5 +320,5 @@ def _without(command: str, reports: Kind) -> UsageError:
     """The error about reports that a command does not take as they are."""
     flags = ", ".join(QUESTIONS[each] for each in reports.questions() if each in QUESTIONS)
     instead = " or ".join(filter(None, [reports.instead, flags and f"ask for {flags}"]))
-    name = {"shares": "table of all categories", "compare": "comparison"}[command]
+    name = {"shares": "table of all categories", "compare": "comparison"}.get(command, command)
     return UsageError(f"{reports.called_kind} have no {name}: {instead}", flag="REPORTS")

@@ -1,4 +1,4 @@
-"""Lifts of several columns that were randomized apart: products of the channels of the columns.
+"""Linear maps of several columns that were randomized apart: products of the channels of the columns.
 
 With the channel C_j = a_j·1ᵀ + B_j of each column (a_j the part of a report's probability that does not depend on the
 value), the probabilities of the joint reports are (C_1 ⊗ … ⊗ C_d)·θ. The part that depends on no column is

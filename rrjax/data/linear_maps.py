@@ -1,4 +1,4 @@
-"""Lifts: matrices of non-negative numbers as linear maps, given by their two products; `Mixture` holds one.
+"""Matrices of non-negative numbers as linear maps, given by their two products; the `lift` of a `Mixture` is one.
 
 A product subtracts nothing, and its sums are pairwise or compensated: every entry is accurate to some ten machine
 epsilons at any size.

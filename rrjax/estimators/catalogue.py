@@ -1,7 +1,7 @@
 """Estimators and metrics by name, for the command line, studies, figures and reports.
 
-An entry here adds one, under the same name everywhere: for counts and tallies, whole reports, numbers, columns that are
-randomized apart, and many collections at once.
+An entry here adds one under the same name everywhere; `names.py` repeats the names for what comes without JAX. Entries
+of numbers are for `rrjax compare` of numbers, and the first of them for its statements; `of_columns` is for studies.
 """
 
 from __future__ import annotations

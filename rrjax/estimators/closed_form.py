@@ -162,7 +162,7 @@ def _pick(solver: Solver) -> Solver:
     return "newton" if solver == "auto" else solver
 
 
-def _surveyed(counts, epsilon):
+def _usable(counts, epsilon):
     """N, a lower bound of the largest count, e^ε − 1 (one if unusable), and whether counts and ε are usable."""
     seen, e1 = count_summary(counts), expm1_epsilon(epsilon)
     usable = seen.usable & (e1 > 0)
@@ -189,7 +189,7 @@ def differentiable(solve: Callable[..., Array], closed_form: Callable[..., Array
 
 def _filled(counts, epsilon, solver, rule_of):
     """The estimate at the threshold of the rule for N and e1."""
-    total, bound, e1, usable = _surveyed(counts, epsilon)
+    total, bound, e1, usable = _usable(counts, epsilon)
     rule, start = rule_of(total, e1), total
     if jnp.issubdtype(counts.dtype, jnp.integer):
         # Any subset of the categories bounds the threshold from below: all, or the largest alone.
@@ -201,7 +201,7 @@ def _filled(counts, epsilon, solver, rule_of):
 
 
 def _solve_clipped(counts, epsilon):
-    _, _, e1, usable = _surveyed(counts, epsilon)
+    _, _, e1, usable = _usable(counts, epsilon)
     # With every category active the threshold of the likelihood is N·q.
     return jnp.where(usable, water_filling.clip(counts, water_filling.Likelihood(e1)), jnp.nan)
 
@@ -216,7 +216,7 @@ def _solve_projected(counts, epsilon, solver):
 
 @program
 def _inv(counts, epsilon):
-    total, _, e1, usable = _surveyed(counts, epsilon)
+    total, _, e1, usable = _usable(counts, epsilon)
     if jnp.issubdtype(counts.dtype, jnp.floating):
         total = accurate_sum(counts)
     share = counts.astype(e1.dtype) * reciprocal(total.astype(e1.dtype))

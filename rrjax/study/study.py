@@ -74,9 +74,9 @@ class Study:
     """A Monte Carlo study: every estimator on the same simulated collections, over a grid of configurations.
 
     Args:
-        estimators: Names of `rrjax.catalogue.ESTIMATORS`, functions `f(counts, epsilon) -> theta` (or `f(key, counts,
-            epsilon)`) that `jax.jit` and `jax.vmap` can transform, or a mapping of labels to either. With mechanisms
-            they are called as `f(tally, None)`.
+        estimators: Names of `rrjax.catalogue.ESTIMATORS` or "joint_bayes", functions `f(counts, epsilon) -> theta` (or
+            `f(key, counts, epsilon)`) that `jax.jit` and `jax.vmap` can transform, or a mapping of labels to either.
+            With mechanisms they are called as `f(tally, None)`.
         mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or those
             of the papers, such as "oue"), functions of K and ε that return a `Mechanism`, such as
             `functools.partial(SubsetSelection, subset_size=5)`, or a mapping of labels to either; survey designs, or
