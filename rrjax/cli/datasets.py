@@ -14,13 +14,13 @@ from rrjax.data.errors import DataError, number
 from rrjax.io.database import connect, explaining, opened
 from rrjax.io.domain import Domain
 from rrjax.io.read import CountedReports, count_reports
-from rrjax.io.scan import selected
+from rrjax.io.scan import scanning, selected
 from rrjax.io.source import Source, only_file
 
 KOSARAK = Domain.range(1, 41_270)
 """The pages of Kosarak."""
-SESSIONS, ROWS = 990_002, 1_664_500
-"""Number of sessions of Kosarak, and of employed adults of ACSIncome, 2018, all states."""
+SESSIONS, PAGES, ROWS = 990_002, 41_270, 1_664_500
+"""Number of sessions of Kosarak and of the pages in them, and of employed adults of ACSIncome, 2018, all states."""
 ACS_INCOME = {"PUMA": Domain.range(100, 70_301), "PINCP": Domain.range(1, 1_423_000)}
 """All PUMA codes of the census, and the incomes within the filter and the paper's K = 1,423,000."""
 DERIVED = {
@@ -33,10 +33,13 @@ DERIVED = {
 def kosarak(path: Path) -> CountedReports:
     """The first pages of all sessions of Kosarak: FIMI's `kosarak.dat` or `.dat.gz`, or the paper's `kosarak.csv`."""
     if not path.name.lower().removesuffix(".gz").endswith(".csv"):
+        with scanning(Source(path, format="transactions", items="all")) as every:
+            pages = every.scalar(f"SELECT count(DISTINCT value) FROM ({every.sql})")
         counted = count_reports(Source(path, format="transactions"), KOSARAK)
-        if counted.num_rows != SESSIONS:
-            found = number(counted.num_rows, "session", "sessions")
-            raise DataError.at(str(path), f"{found}; Kosarak has {SESSIONS:,}. Download it again.")
+        if (counted.num_rows, pages) != (SESSIONS, PAGES):
+            found = f"{number(counted.num_rows, 'session', 'sessions')} and {number(pages, 'page', 'pages')}"
+            problem = f"{found}; Kosarak has {SESSIONS:,} and {PAGES:,}. Download it again."
+            raise DataError.at(str(path), problem)
         return counted
     _verify(path, "kosarak.csv")
     with opened(str(path)) as stream:

@@ -303,10 +303,15 @@ def ask(reports: Kind, question: str, **given: Any) -> Answer:
 def taken(function: Callable[..., Any], what: str, instead: str = "", **given: Any) -> dict[str, Any]:
     """The arguments that a function takes; others that are given are refused by their flags."""
     known = inspect.signature(function).parameters
-    odd = next((name for name, value in given.items() if name not in known and value), None)
+    odd = next((name for name, value in given.items() if name not in known and _was_given(value)), None)
     if odd is not None:
         raise _refused(FLAGS.get(odd, f"--{odd.replace('_', '-')}"), what, instead)
     return {name: value for name, value in given.items() if name in known}
+
+
+def _was_given(value: Any) -> bool:
+    """Whether the value of a flag came from its user; zero and an empty text did."""
+    return value is not None and value is not False and value not in ([], (), {})
 
 
 def _refused(flag: str, what: str, instead: str) -> UsageError:

@@ -52,6 +52,9 @@ def test_head_of_kosarak(monkeypatch):
     with refused(error=DataError, file=str(KOSARAK)):
         kosarak(KOSARAK)
     monkeypatch.setattr(datasets, "SESSIONS", 36_683)
+    with refused(error=DataError, file=str(KOSARAK)):  # the right sessions, but not all pages
+        kosarak(KOSARAK)
+    monkeypatch.setattr(datasets, "PAGES", 17_034)
     counted = kosarak(KOSARAK)
     assert counted.domain.num_categories == 41_270
     assert counted.num_rows == 36_683

@@ -62,12 +62,13 @@ class TwoSamples(abc.ABC):
     share: ClassVar[Share] = "all"
     """Of whom the estimated share is: of all; of those who comply; or the least share of all, because nothing is known
     of those who do not comply."""
-    by_sample: ClassVar[tuple[str, float]]
-    """The parameter with a probability for each sample, and a usual value."""
+    by_sample: ClassVar[tuple[str, float] | None] = None
+    """The parameter with a probability for each sample, and a usual value; None where there is none."""
 
     def __post_init__(self) -> None:
-        name, example = self.by_sample
-        object.__setattr__(self, name, _of_both(getattr(self, name), name, example))
+        if self.by_sample is not None:
+            name, example = self.by_sample
+            object.__setattr__(self, name, _of_both(getattr(self, name), name, example))
 
     @abc.abstractmethod
     def _rows(self) -> list[list[Any]]:
