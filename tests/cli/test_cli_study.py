@@ -244,7 +244,7 @@ def test_figures_of_the_paper(tmp_path, cache):
     assert "study: 15 configurations × 4 seeds" in said
     assert (tmp_path / "figures" / "figure-1.pdf").exists()
     report = (tmp_path / "report.html").read_text()
-    assert "Claims" in report
+    assert "Ranking by" in report
     assert base64.b64encode((tmp_path / "figures" / "figure-1.png").read_bytes()).decode() in report
 
 
