@@ -24,7 +24,7 @@ from rrjax.io.database import (
     some,
     text,
 )
-from rrjax.io.source import Format, Source
+from rrjax.io.source import Format, FrameSource, Source
 
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
@@ -285,8 +285,13 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
             relation = _delimited(group, names, delimiter, source.header is not False)
             yield replace(relation, unsure=unsure, differs=unsure and differ)
     elif form == "parquet":
-        for schema, group in groupby(files, lambda file: _schema(connection, file)):
-            yield _parquet(tuple(group), schema)
+        for schema, same in groupby(files, lambda file: _schema(connection, file)):
+            group = tuple(same)
+            yield _typed(group, schema, parquet(group, "binary_as_string=true"))
+    elif isinstance(source, FrameSource):
+        connection.register("frame", source.rows.table)
+        schema = [(name, kind) for name, kind, *_ in connection.execute("DESCRIBE SELECT * FROM frame").fetchall()]
+        yield _typed(files, schema, "frame")
     elif form == "jsonl":
         yield _json_lines(connection, files, source.column)
     else:
@@ -365,7 +370,7 @@ def _schema(connection: Connection, file: str) -> list[tuple[str, str]]:
     return [(name, type_name) for name, type_name, *_ in connection.execute(query).fetchall()]
 
 
-def _parquet(files: tuple[str, ...], schema: list[tuple[str, str]]) -> _Relation:
+def _typed(files: tuple[str, ...], schema: list[tuple[str, str]], read: str) -> _Relation:
     # Files of different types are not read together: DuckDB would cast, and round, the later ones to the types of the
     # first.
     columns: list[tuple[str, str, Kind]] = []
@@ -378,7 +383,7 @@ def _parquet(files: tuple[str, ...], schema: list[tuple[str, str]]) -> _Relation
             columns.append((name, f"c{index}", "nested"))
         else:
             columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text"))
-    return _Relation(files, _renamed((name for name, _ in schema), parquet(files, "binary_as_string=true")), columns)
+    return _Relation(files, _renamed((name for name, _ in schema), read), columns)
 
 
 def _is_nested(type_name: str) -> bool:

@@ -218,6 +218,49 @@ class Source:
         return formats[0]
 
 
+class FrameRows:
+    """The rows of a data frame of any engine, gathered when they are first read."""
+
+    def __init__(self, frame: Any) -> None:
+        """The frame is kept, not copied."""
+        self.frame = frame
+
+    @cached_property
+    def table(self) -> Any:
+        """The rows as a table of PyArrow; `DataError` for columns that have no one type."""
+        from rrjax.io.frames import lazy
+
+        try:
+            return lazy(self.frame).collect("pyarrow").to_native()
+        except (TypeError, ValueError, NotImplementedError) as error:  # as those of Arrow are
+            problem = "its rows cannot be read one by one: give each column one type"
+            raise DataError(f"the data frame: {problem} ({error})", argument="data") from error
+
+
+@dataclass(frozen=True)
+class FrameSource(Source):
+    """A data frame as a source, for what needs single reports; its name in messages is "the data frame".
+
+    Attributes:
+        rows: The rows, which `dataclasses.replace` keeps.
+    """
+
+    paths: Paths = "the data frame"
+    rows: FrameRows = field(default=FrameRows(None), compare=False, repr=False)
+
+    def files(self) -> tuple[str, ...]:
+        """The name in messages."""
+        return self._listing.paths
+
+    def columns(self) -> dict[str, Metadata]:
+        """No metadata."""
+        return {}
+
+    def file_format(self) -> Any:
+        """No format of files."""
+        return "frame"
+
+
 def read_metadata(path: Paths) -> Metadata | None:
     """The metadata common to Parquet files, one, several or globs; None if rrjax wrote none of them.
 

@@ -22,7 +22,7 @@ from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
-from rrjax.io.source import Source, copies, identity
+from rrjax.io.source import FrameRows, FrameSource, Source, copies, identity
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
@@ -86,7 +86,7 @@ def read(
 
     Args:
         data: A file, several, or a glob; or a frame of pandas, Polars (lazy too), PyArrow, DuckDB, PySpark or Dask.
-            A frame's rows are counted by its own engine.
+            A frame's rows are counted by its own engine; for public columns and weights they are gathered.
         column: Name of the column of reports; None for the only one, or for all columns that were randomized
             separately.
         epsilon: ε of randomized response, nats.
@@ -435,16 +435,19 @@ def _of_frame(frame, column, epsilon, domain, design, counts, missing):
     if column is None:
         column = _only_column(frame, counts)
     counted = io.count_frame(frame, domain, column=column, counts=counts, missing=missing)
+    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
+    rows = FrameSource(column=column, missing=tokens, rows=FrameRows(frame))
+    given: dict[str, Any] = {"from_counts": counts is not None, "frame": rows}
     if design is not None:
         if epsilon is not None:
             raise ArgumentError.about("epsilon", "is of randomized response; that of a design follows from it")
         if domain is None:
             raise ArgumentError.about("domain", "is missing: all answers that are possible, in the order of the design")
-        return checked(of_design(counted, design(domain)))
+        return checked(dataclasses.replace(of_design(counted, design(domain)), **given))
     if epsilon is None:
         message = "a frame does not say how its reports were made: give epsilon= or mechanism="
         raise ArgumentError(message, argument="epsilon")
-    return checked(Reports(counted, check_epsilon(epsilon), from_counts=counts is not None))
+    return checked(Reports(counted, check_epsilon(epsilon), **given))
 
 
 def _only_column(frame, counts):

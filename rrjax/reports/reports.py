@@ -23,7 +23,7 @@ from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
-from rrjax.io.source import Source
+from rrjax.io.source import FrameSource, Source
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, read_reports
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
@@ -64,11 +64,14 @@ class Reports(ColumnQuestions):
     epsilon: float
     tallied: Tallied | None = None
     source: Source | None = None
+    """The files; None of a data frame or a table of counts."""
     from_counts: bool = False
     """Whether the files hold counts."""
     warnings: list[str] = dataclasses.field(default_factory=list)
     metadata_tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     """Whether the reports contradict their mechanism and ε, by test: statistic, what is expected, and p-value."""
+    frame: FrameSource | None = None
+    """The data frame that they were counted in."""
 
     @classmethod
     def of_counts(
@@ -158,10 +161,11 @@ class Reports(ColumnQuestions):
 
     @property
     def files(self) -> Source:
-        """The files of the reports."""
-        if self.source is None:
+        """The files of the reports, or their data frame."""
+        source = self.source or self.frame
+        if source is None:
             raise refusal("data", "single reports are needed, and these were counted: read their file")
-        return self.source
+        return source
 
     @property
     def contradicted(self) -> bool:

@@ -12,6 +12,7 @@ pytest.importorskip("duckdb", reason="files need rrjax[cli]")
 polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
 
 from outlets import check_outlets, check_refusal  # noqa: E402
+from refusals import refused  # noqa: E402
 
 import rrjax  # noqa: E402
 from rrjax import reports as answers  # noqa: E402
@@ -50,6 +51,53 @@ def test_files_frames_and_counts_give_one_answer(table):
         one + other,
     ):
         assert reports.shares().to_dict() | {"reports": None} == read.to_dict() | {"reports": None}
+
+
+QUESTIONS = {
+    "levels": lambda reports: reports.by("region", group={"warm": ["red"]}),
+    "weights": lambda reports: reports.group({"warm": ["red"]}, weights="weight"),
+    "regression": lambda reports: reports.regress(covariates=["weight", "region"], drop_missing=True),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("question", "design"),
+    [("levels", False), ("levels", True), ("weights", False), ("regression", False), ("regression", True)],
+)
+def test_other_columns_of_a_frame_are_those_of_a_file(tmp_path, question, design):
+    rng = np.random.default_rng(0)
+    frame = polars.DataFrame(
+        {
+            "colour": rng.choice(["red", "blue", "?"], 900, p=[0.5, 0.45, 0.05]),
+            "region": rng.choice(["north", "south", None], 900),
+            "weight": rng.uniform(0.5, 2, 900),
+        }
+    )
+    frame.write_parquet(tmp_path / "r.parquet")
+    made = {"mechanism": rrjax.mechanisms.ForcedResponse(0.8, [0.5, 0.5])} if design else {"epsilon": 1.0}
+    asked = {"column": "colour", "domain": ["red", "blue"], "missing": "?", **made}
+    expected = QUESTIONS[question](rrjax.read(tmp_path / "r.parquet", **asked)).columns
+    for given in (frame, frame.lazy(), frame.to_pandas(), frame.to_arrow()):
+        found = QUESTIONS[question](rrjax.read(given, **asked)).columns
+        assert list(found) == list(expected)
+        for name, column in expected.items():
+            np.testing.assert_array_equal(found[name], column)
+
+
+def test_what_is_wrong_in_a_frame_is_said_of_it():
+    frame = polars.DataFrame({"colour": ["red", "blue"] * 9, "region": ["north", "south"] * 9})
+    reports = rrjax.read(frame, column="colour", domain=["red", "blue"], epsilon=1.0)
+    with refused(error=DataError, column="regions") as told:
+        reports.by("regions", group={"warm": ["red"]})
+    assert str(told.value).startswith("the data frame: there is no column 'regions'; did you mean 'region'?")
+    mixed = frame.to_pandas().assign(region=[1, "south"] * 9)
+    with refused("data", error=DataError):
+        rrjax.read(mixed, column="colour", domain=["red", "blue"], epsilon=1.0).by("region", group={"warm": ["red"]})
+    with refused("counts"):
+        rrjax.read(frame.group_by("colour").len("n"), domain=["red", "blue"], epsilon=1.0, counts="n").by(
+            "region", group={"warm": ["red"]}
+        )
 
 
 @pytest.mark.long
