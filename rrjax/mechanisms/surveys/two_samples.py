@@ -129,7 +129,7 @@ class CheatingDetection(Compliance):
     name: ClassVar[str] = "cheating-detection"
     share: ClassVar[Share] = "least"
     region: ClassVar[Region] = Region(share=((1, 0, 0), (1, 1, 1)), ends=((1, 0), (2, 0)))
-    by_sample: ClassVar[tuple[str, float]] = "forced", 0.25
+    by_sample: ClassVar[tuple[str, float] | None] = "forced", 0.25
     forced: ArrayLike
 
     def _rows(self) -> list[list[Any]]:
@@ -160,7 +160,7 @@ class StochasticLieDetector(Compliance):
 
     name: ClassVar[str] = "stochastic-lie-detector"
     region: ClassVar[Region] = Region(share=((1, 0, 1), (1, 1, 1)), ends=((1, 0), (1, 2)))
-    by_sample: ClassVar[tuple[str, float]] = "truth", 0.8
+    by_sample: ClassVar[tuple[str, float] | None] = "truth", 0.8
     truth: ArrayLike
 
     def _rows(self) -> list[list[Any]]:
@@ -237,7 +237,7 @@ class SelfProtection(Compliance):
     name: ClassVar[str] = "self-protection"
     share: ClassVar[Share] = "complying"
     region: ClassVar[Region] = AnchoredCrosswise.region
-    by_sample: ClassVar[tuple[str, float]] = "truth", 0.8
+    by_sample: ClassVar[tuple[str, float] | None] = "truth", 0.8
     truth: ArrayLike
     forced: ArrayLike
 
@@ -283,7 +283,7 @@ class UnrelatedQuestionTwoSamples(TwoSamples):
         sides=((2, 0), (2, 1), (0, 3), (1, 3)),
         walls=((1, 0, 0), (0, 1, 0), (0, 1, 1), (1, 0, 1)),
     )
-    by_sample: ClassVar[tuple[str, float]] = "truth", 0.7
+    by_sample: ClassVar[tuple[str, float] | None] = "truth", 0.7
     truth: ArrayLike
 
     def _rows(self) -> list[list[Any]]:
