@@ -74,10 +74,11 @@ def test_a_label_that_is_there_twice_is_not_repeated():
     ("name", "data", "labels"),
     [
         ("labels.txt", "\ufeffred\n 007 \nblue, dark\n\n".encode(), ("red", "007", "blue, dark")),
-        ("labels.txt.gz", gzip.compress(b"a\nb\n"), ("a", "b")),
-        ("labels.txt.gz", gzip.compress(b"a\nb\n" * 99)[:-12], None),
+        ("labels.txt.gz", gzip.compress(b"a\nb\n", mtime=0), ("a", "b")),
+        ("labels.txt.gz", gzip.compress(b"a\nb\n" * 99, mtime=0)[:-12], None),
         ("latin.txt", b"caf\xe9\nbar\n", None),
     ],
+    ids=["marked", "packed", "cut", "latin"],
 )
 def test_text_files(tmp_path, name, data, labels):
     path = written(tmp_path / name, data)
