@@ -201,7 +201,7 @@ def _others() -> list[str]:
         mechanisms.Kuk(0.8, 0.2),
         mechanisms.Mangat(0.7),
         mechanisms.Direct(2),
-        mechanisms.ByRespondent([mechanisms.Crosswise(0.25), mechanisms.Crosswise(0.75)], np.zeros(1, int)),
+        mechanisms.ByRespondent([mechanisms.Crosswise(0.25), mechanisms.Crosswise(0.75)]),
         mechanisms.NegativeQuestion(4, 0.1),
         mechanisms.NonCompliance(coin, 0.1, [0.5, 0.5]),
         mechanisms.Geometric(10, 1.0),

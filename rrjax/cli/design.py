@@ -233,7 +233,10 @@ class SurveyDesign:
     def maker(self) -> tuple[Callable[[Domain], Design] | None, str]:
         """The function that makes the design of a domain, None without one; and its name."""
         if self.by_respondent:
-            problem = "takes a column (@) in `rrjax estimate` and `rrjax regress` only: give one design for all"
+            problem = (
+                "takes a column (@) in `rrjax estimate`, `rrjax regress` and `rrjax test difference`: give one design "
+                "for all"
+            )
             raise UsageError.about("--mechanism", problem, value=self.mechanism)
         if self.mechanism in MECHANISMS:
             message = f"--mechanism: {READ.format(self.mechanism)}"

@@ -197,8 +197,7 @@ def difference(
                 raise UsageError(f"give two collections, got {len(sides)}", flag="REPORTS", value=reports)
         status.update("Estimating …")
         with ending_at_once():
-            names = None if len(sides) == 1 else [each.name for each in sides]
-            answer = test_difference(*sides, names=names, level=level)
+            answer = test_difference(*sides, level=level)
     show.deliver(answer, "test difference", output)
 
 

@@ -335,7 +335,7 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
         >>> import rrjax
         >>> designs = [rrjax.mechanisms.Crosswise(p) for p in (1 / 6, 1 / 4, 3 / 4, 5 / 6)]
         >>> counts = [[114, 58], [104, 68], [72, 98], [71, 121]]
-        >>> found = rrjax.inference.design_fit_test(counts, rrjax.mechanisms.ByRespondent(designs, [0]))
+        >>> found = rrjax.inference.design_fit_test(counts, rrjax.mechanisms.ByRespondent(designs))
         >>> print(f"{found.theta[0]:.3f}, G² = {found.statistic:.2f} on {found.degrees}, p = {found.p_value:.2f}")
         0.294, G² = 1.03 on 3, p = 0.79
 
@@ -344,13 +344,15 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
         crosswise model", Behavior Research Methods 50, 2018.
     """
     theta = maximum_likelihood(mechanism.mixture_of_counts(counts))
-    kinds, numbers = jnp.arange(mechanism.num_categories), jnp.asarray(counts).astype(theta.dtype)
-    with_theta = jnp.broadcast_to(jnp.log(theta), (len(kinds), len(kinds)))
-    laws = jnp.stack([each.log_rows(kinds).log_probability(with_theta) for each in mechanism.designs])
+    numbers, ones = jnp.asarray(counts).astype(theta.dtype), np.ones(mechanism.num_categories, int)
+    rows = [each.mixture_of_counts(ones) for each in mechanism.designs]  # each is a multiple of the law of an answer
+    laws = jnp.stack([each.base + each.lift(theta) for each in rows])
+    laws = jnp.maximum(laws / jnp.sum(laws, axis=1, keepdims=True), jnp.finfo(theta.dtype).tiny)
     totals = jnp.sum(numbers, axis=1, keepdims=True)
-    seen = numbers > 0
-    shares = jnp.where(seen, numbers / jnp.where(totals > 0, totals, 1), 1)
-    statistic = 2 * accurate_sum(jnp.where(seen, numbers * (jnp.log(shares) - laws), 0).ravel())
-    degrees = (jnp.sum(totals > 0) - 1) * (len(kinds) - 1)
-    chance = jnp.where(degrees > 0, gammaincc(jnp.maximum(degrees, 1) / 2, jnp.maximum(statistic, 0) / 2), 1)
+    expected = jnp.where(totals > 0, totals, 1) * laws
+    # As in `lack_of_fit`: positive terms with the same total.
+    terms = jnp.where(totals > 0, expected * deviance((numbers - expected) / expected), 0)
+    statistic = jnp.where(jnp.isnan(theta[0]), jnp.nan, 2 * accurate_sum(terms.ravel()))
+    degrees = (jnp.sum(totals > 0) - 1) * (mechanism.num_categories - 1)
+    chance = jnp.where(degrees > 0, gammaincc(jnp.maximum(degrees, 1) / 2, statistic / 2), 1)
     return DesignFit(theta, statistic, degrees, jnp.where(jnp.isnan(statistic), jnp.nan, chance))

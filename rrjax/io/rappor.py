@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rrjax.data.errors import DataError
+from rrjax.data.errors import ArgumentError, DataError
 from rrjax.io.database import opened
 
 if TYPE_CHECKING:
     from rrjax.mechanisms.longitudinal import Rappor
 
+Path: TypeAlias = str | os.PathLike[str]
 PARAMETERS = ("k", "h", "m", "p", "q", "f")
+MOST_DIGITS = 15
+"""Of a whole number: all counts are below 2⁵³."""
 
 
 class RapporCounts(NamedTuple):
@@ -33,9 +36,7 @@ class RapporCounts(NamedTuple):
     counts: np.ndarray
 
 
-def read_rappor(
-    counts: str | os.PathLike[str], params: str | os.PathLike[str], candidates: str | os.PathLike[str]
-) -> RapporCounts:
+def read_rappor(counts: Path, params: Path, candidates: Path) -> RapporCounts:
     """Reads the files of `sum_bits`, of the parameters, and of `hash_candidates` of google/rappor.
 
     Args:
@@ -60,73 +61,61 @@ def read_rappor(
     table, given = _rows(counts), _parameters(params)
     size, hashes, cohorts = (_whole(params, 2, name, given[name]) for name in ("k", "h", "m"))
     numbers = [[_whole(counts, line, "a count", cell) for cell in cells] for line, cells in table]
-    odd = next((line for line, cells in table if len(cells) != size + 1), None)
-    if odd is not None or len(numbers) != cohorts:
-        problem = f"has {len(numbers)} lines, and {params} says m = {cohorts} cohorts"
-        if odd is not None:
-            problem = (
-                f"has {len(dict(table)[odd])} numbers, not {size + 1}: those of the reports, and of k = {size} bits"
-            )
-        raise DataError(f"{counts}{'' if odd is None else f', line {odd}'} {problem}", file=counts, row=odd)
-    words, filters = [], []
+    for (line, _), (users, *bits) in zip(table, numbers, strict=True):
+        if len(bits) != size:
+            wanted = f"not {size + 1}: those of the reports, and of k = {size} bits"
+            raise _error(counts, f"it has {len(bits) + 1} numbers, {wanted}", line)
+        if max(bits) > users:
+            raise _error(counts, f"bit {bits.index(max(bits)) + 1} is set in more reports than the cohort has", line)
+    if len(numbers) != cohorts:
+        raise _error(counts, f"it has {len(numbers)} lines, and {params} says m = {cohorts} cohorts")
+    filters: dict[str, np.ndarray] = {}
     for line, (word, *bits) in _rows(candidates):
-        places = np.asarray([_whole(candidates, line, "a bit", cell) for cell in bits], np.int64)
+        places = np.asarray([_whole(candidates, line, "a bit", cell) for cell in bits])
         if not bits or places.min() < 1 or places.max() > cohorts * size:
-            problem = f"the bits of a candidate are numbers from 1 to m·k = {cohorts * size:,}"
-            raise DataError(f"{candidates}, line {line}: {problem}", file=candidates, row=line)
+            raise _error(candidates, f"the bits of a candidate are numbers from 1 to m·k = {cohorts * size:,}", line)
+        if word in filters:
+            raise _error(candidates, f"the candidate {word!r} is there twice", line, word)
         held = np.zeros(cohorts * size, bool)
         held[places - 1] = True
-        words.append(word)
-        filters.append(held.reshape(cohorts, size))
-    if len(set(words)) < len(words):
-        twice = next(word for word in words if words.count(word) > 1)
-        raise DataError.at(os.fspath(candidates), f"the candidate {twice!r} is there twice.", value=twice)
-    probabilities = {name: _probability(params, name, given[name]) for name in ("p", "q", "f")}
+        filters[word] = held.reshape(cohorts, size)
     try:
-        rappor = Rappor(np.stack(filters, axis=1), hashes, **probabilities)
+        probabilities = {name: float(given[name]) for name in ("p", "q", "f")}
+        rappor = Rappor(np.stack(list(filters.values()), axis=1), hashes, **probabilities)
+    except ArgumentError as error:
+        raise _error(candidates if error.argument == "filters" else params, str(error), value=error.value) from error
     except ValueError as error:
-        raise DataError.at(os.fspath(params), f"{error}.") from error
-    whole = np.asarray(numbers, np.int64)
-    more = np.argwhere(whole[:, 1:] > whole[:, :1])
-    if more.size:
-        line = table[more[0, 0]][0]
-        problem = f"bit {more[0, 1] + 1} is set in more reports than the cohort has"
-        raise DataError(f"{counts}, line {line}: {problem}", file=counts, row=line)
-    return RapporCounts(rappor, words, whole[:, 0], whole[:, 1:])
+        raise _error(params, f"p, q and f are probabilities: {error}", 2) from error
+    whole = np.asarray(numbers)
+    return RapporCounts(rappor, list(filters), whole[:, 0], whole[:, 1:])
 
 
-def _rows(path: str | os.PathLike[str]) -> list[tuple[int, list[str]]]:
+def _error(path: Path, problem: str, line: int | None = None, value: Any = None) -> DataError:
+    where = path if line is None else f"{path}, line {line}"
+    return DataError(f"{where}: {problem}.", file=path, row=line, value=value)
+
+
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
     """The lines of a CSV that are not blank, with their numbers."""
     with opened(os.fspath(path)) as stream:
         reader = csv.reader(stream)
         try:
             rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(cells)]
         except csv.Error as error:
-            raise DataError.at(os.fspath(path), f"line {reader.line_num}: {error}.") from error
+            raise _error(path, str(error), reader.line_num) from error
     if not rows:
-        raise DataError.at(os.fspath(path), "is empty.")
+        raise _error(path, "it is empty")
     return rows
 
 
-def _parameters(path: str | os.PathLike[str]) -> dict[str, str]:
-    rows = _rows(path)
-    names = rows[0][1]
-    if len(rows) != 2 or sorted(names) != sorted(PARAMETERS) or len(rows[1][1]) != len(names):
-        problem = f"wants two lines: the names {', '.join(PARAMETERS)}, and their values."
-        raise DataError.at(os.fspath(path), problem, row=1)
-    return dict(zip(names, rows[1][1], strict=True))
+def _parameters(path: Path) -> dict[str, str]:
+    (_, names), *values = _rows(path)
+    if len(values) != 1 or sorted(names) != sorted(PARAMETERS) or len(values[0][1]) != len(names):
+        raise _error(path, f"two lines are wanted: the names {', '.join(PARAMETERS)}, and their values", 1)
+    return dict(zip(names, values[0][1], strict=True))
 
 
-def _whole(path: str | os.PathLike[str], line: int, name: str, cell: str) -> int:
-    if not cell.isdecimal() or not cell.isascii():
-        problem = f"{name} is a whole number, got {cell!r}"
-        raise DataError(f"{path}, line {line}: {problem}", file=path, row=line, value=cell)
+def _whole(path: Path, line: int, name: str, cell: str) -> int:
+    if not (cell.isdecimal() and cell.isascii() and len(cell) <= MOST_DIGITS):
+        raise _error(path, f"{name} is a whole number below 10¹⁵, got {cell!r}", line, cell)
     return int(cell)
-
-
-def _probability(path: str | os.PathLike[str], name: str, cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        problem = f"{name} is a probability, got {cell!r}"
-        raise DataError(f"{path}, line 2: {problem}", file=path, row=2, value=cell) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -66,6 +67,18 @@ class CountedReports:
     missing: dict[str, int] = field(default_factory=dict)
     num_padded: int = 0
 
+    def __add__(self, other: CountedReports) -> CountedReports:
+        """The counts of both, of one column and domain."""
+        return replace(
+            self,
+            counts=self.counts + other.counts,
+            num_rows=self.num_rows + other.num_rows,
+            num_missing=self.num_missing + other.num_missing,
+            domain_from_data=self.domain_from_data or other.domain_from_data,
+            missing=dict(Counter(self.missing) + Counter(other.missing)),
+            num_padded=self.num_padded + other.num_padded,
+        )
+
 
 def count_reports(source: Source | str, domain: Labels | None = None) -> CountedReports:
     """The counts of a column of reports, or of true values.
@@ -125,24 +138,24 @@ def read_counts(source: Source | str, counts_column: str, domain: Labels | None 
 
 
 def count_by(
-    source: Source | str, columns: Sequence[str], domain: Labels | None = None, counts_column: str | None = None
+    source: Source, columns: Sequence[str], domain: Domain, counts_column: str | None = None
 ) -> dict[tuple[str, ...], CountedReports]:
     """The counts of a column for each combination of the texts in other columns, in one pass over the rows.
 
     Args:
         source: The files with their format; its column is that of reports or, with a column of counts, of labels.
         columns: Names of the other columns. The text of an empty cell is "".
-        domain: The K categories; None as in `count_reports`, and then each combination has its own.
+        domain: The K categories.
         counts_column: Name of a column of counts, as in `read_counts`.
 
     Returns:
-        The counts of each combination that occurs, in the order of their texts.
+        The counts of each combination that occurs, in the order of their texts. All are zero where it has no value.
 
     Raises:
         DataError: As `count_reports` and `read_counts`, and for more than 1,000 combinations.
     """
-    domain, keys = as_domain(domain), [f"key{place}" for place in range(len(columns))]
-    with scanning(as_source(source), counts_column, columns) as chosen:
+    keys = [f"key{place}" for place in range(len(columns))]
+    with scanning(source, counts_column, columns) as chosen:
         if counts_column is None:
             _group(chosen, "count(*) AS amount", chosen.sql, keys)
         else:
@@ -156,7 +169,9 @@ def count_by(
         for key in found:
             of_key = " AND ".join(f"{name} = {literal(cell)}" for name, cell in zip(keys, key, strict=True))
             chosen.query(f"CREATE OR REPLACE TEMP TABLE tally AS SELECT value, amount FROM tallies WHERE {of_key}")
-            counted[key] = _counted(chosen, domain)
+            counted[key] = _counted(chosen, domain, empty=True)
+        if not any(each.counts.any() for each in counted.values()):
+            raise no_values(chosen, sum(each.num_missing for each in counted.values()))
     return counted
 
 
@@ -231,8 +246,8 @@ def _group_counts(chosen: Scan, counts_column: str, keys: Sequence[str] = ()) ->
         raise chosen.error(f"the counts in {counts_column!r} are all 0.", column=counts_column)
 
 
-def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
-    """The counts over the domain, from the table `tally`."""
+def _counted(chosen: Scan, domain: Domain | None, *, empty: bool = False) -> CountedReports:
+    """The counts over the domain, from the table `tally`, which may be `empty` if the domain is known."""
     known, from_data = settled_domain(chosen, domain)
     numbers = known is not None and known.is_range
     is_none = has_no_answer(chosen.kind, chosen.source.missing, numbers=numbers)
@@ -245,7 +260,7 @@ def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
     num_rows = int(chosen.scalar("SELECT coalesce(sum(amount), 0) FROM tally"))
     if num_rows > MAX_TOTAL:
         raise chosen.error(f"the counts add up to {num_rows:,}, more than 2^53; are these really numbers of reports?")
-    if num_rows == num_missing:
+    if num_rows == num_missing and not empty:
         raise no_values(chosen, num_missing)
     if known is None:
         known, counts = _domain_of_data(chosen, is_none)

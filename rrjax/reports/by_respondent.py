@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
 
-from rrjax.data.errors import ArgumentError, DataError, Located, UsageError, option, refusal, reworded
+from rrjax.data.errors import ArgumentError, DataError, UsageError, option, refusal, reworded
 from rrjax.io.domain import Domain
-from rrjax.io.read import count_by, error_at_cells
+from rrjax.io.read import CountedReports, count_by, error_at_cells
 from rrjax.io.rows import read_cells, read_rows
 from rrjax.io.source import Source
-from rrjax.mechanisms import DESIGNS, ByRespondent
-from rrjax.mechanisms.table import TABLE, full_name, names_in
+from rrjax.mechanisms import DESIGNS, ByRespondent, Design
+from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.reports.kind import ColumnQuestions
+from rrjax.reports.parameters import place_of_yes
 from rrjax.reports.parts import Groups
-from rrjax.reports.reading import design_of, in_float64, of_design
-from rrjax.reports.reports import checked
+from rrjax.reports.reading import check_design, design_of, in_float64, of_design
+from rrjax.reports.reports import left_out, refuse_single, warned
 
 COLUMN = "@"
 """What a name of a column begins with, in place of a design or of a parameter."""
@@ -46,11 +49,13 @@ class ByRespondentReports(Groups):
 
     source: Source
     """The files, or the data frame."""
+    counted: CountedReports
+    """The answers of all respondents."""
     told_by: tuple[str, ...]
     """The columns that tell the design of a row."""
-    cells: tuple[tuple[str, ...], ...]
-    """The texts in these columns, for each group."""
-    of_counts: bool
+    groups: dict[tuple[str, ...], int]
+    """The group of the texts in these columns."""
+    from_counts: bool
 
     def summary(self) -> str:
         return "\n".join(
@@ -58,15 +63,18 @@ class ByRespondentReports(Groups):
             for number, each in self.parts.items()
         )
 
+    @property
+    def warnings(self) -> list[str]:
+        return [*left_out(self.counted), *super().warnings]
+
     def facts(self) -> dict[str, Any]:
-        main = self.main.counted
         return {
             "reports": self.paths,
-            "column": main.column,
+            "column": self.counted.column,
             "num_reports": self.num_reports,
-            "num_missing": sum(each.counted.num_missing for each in self.parts.values()),
-            "num_categories": self.main.num_categories,
-            "domain": main.domain.describe(),
+            "num_missing": self.counted.num_missing,
+            "num_categories": self.num_categories,
+            "domain": self.counted.domain.describe(),
             "groups": [
                 {"mechanism": each.mechanism.name, "note": each.mechanism.note, "num_reports": each.num_reports}
                 for each in self.parts.values()
@@ -78,14 +86,9 @@ class ByRespondentReports(Groups):
     @property
     def files(self) -> Source:
         """The files, or the data frame."""
-        if self.of_counts:
+        if self.from_counts:
             raise refusal("counts", f"{option('counts')}: a regression needs a row for each answer")
-        return self.source
-
-    @property
-    def counted(self) -> Any:
-        """Column and domain of the answers."""
-        return self.main.counted
+        return dataclasses.replace(self.source, column=self.counted.column)
 
     @property
     def num_categories(self) -> int:
@@ -99,15 +102,12 @@ class ByRespondentReports(Groups):
 
     @cached_property
     def _which(self):
-        """The group of each row, −1 for rows of none."""
-        places = {cells: place for place, cells in enumerate(self.cells)}
-        rows = read_cells(dataclasses.replace(self.files, column=self.counted.column), self.told_by)
-        return np.asarray([places.get(cells, -1) for cells in rows])
+        """The place of the group of each row, −1 for rows of none."""
+        return np.asarray([self.groups.get(cells, 0) - 1 for cells in read_cells(self.files, self.told_by)])
 
     def reports(self, what: str) -> np.ndarray:
         """All answers in the order of their rows; −1 for a missing one."""
-        source = dataclasses.replace(self.files, column=self.counted.column)
-        return np.where(self._which >= 0, read_rows(source, self.counted.domain).indices, -1)
+        return read_rows(self.files, self.counted.domain).indices
 
     def mechanism_of(self, kept: np.ndarray) -> ByRespondent:
         """The designs of some rows, booleans `[N]`."""
@@ -139,52 +139,64 @@ def read_by_respondent(
     """Counts the answers to each design; arguments and errors are as of `rrjax.read`."""
     given = {"mechanism": mechanism, **parameters}
     columns = {name: column for name, value in given.items() if (column := column_in(value)) is not None}
-    if epsilon is not None:
-        raise refusal("epsilon", f"{option('epsilon')} is of randomized response; leave it out", value=epsilon)
-    if domain is None:
-        raise refusal("domain", f"{option('domain')} is missing: all answers that are possible, in their order")
+    check_design(source, os.path.basename(source.files()[0]), epsilon, domain, mechanism)
+    assert domain is not None
     if source.column is None:
         raise refusal("column", f"{option('column')} is missing: the column of the answers")
+    if parameters.get("yes") is not None and "yes" not in columns:
+        _ = place_of_yes(domain, mechanism, str(parameters["yes"]))  # which refuses a label that is none
     told_by = tuple(dict.fromkeys(columns.values()))
-    parts, cells, used = {}, [], set()
-    for key, counted in count_by(source, told_by, domain, counts).items():
-        if counted.num_rows == counted.num_missing:
+    answers, designs, groups, used = {}, {}, {}, {"mechanism"}
+    counted = count_by(source, told_by, domain, counts)
+    for key, each in counted.items():
+        if not each.counts.any():
             continue
-        found = dict(zip(told_by, key, strict=True))
-        own = {name: found[columns[name]] if name in columns else value for name, value in given.items()}
-        name = own.pop("mechanism")
-        if "mechanism" in columns and full_name(name) not in DESIGNS:
-            known = ", ".join(names_in("DESIGNS"))
-            raise _at(source, found, columns["mechanism"], f"names no design; there are {known}")
-        name = full_name(name)
-        has = [*(TABLE[name].parameters or ()), *(["yes"] if hasattr(DESIGNS[name], "yes") else [])]
-        used |= {"mechanism", *has}
-        own = {parameter: value for parameter, value in own.items() if parameter in has}
-        blank = next((parameter for parameter, value in own.items() if parameter in columns and not value), None)
-        if blank is not None:
-            raise _at(source, found, columns[blank], f"where {name} needs its parameter {blank}")
-        try:
-            made = design_of(name, own)(domain)
-        except (ArgumentError, UsageError) as error:
-            varying = next((each for each in (error.argument, *own) if each in columns), None)
-            if varying is None:
-                raise
-            raise _at(source, found, columns[varying], f"makes no design: {error}", error) from error
-        parts[len(parts) + 1] = checked(of_design(counted, made), least=1)
-        cells.append(key)
-    if sum(each.num_reports for each in parts.values()) < 2:
-        problem = f"column {source.column!r} holds fewer than two answers: a distribution cannot be estimated from them"
-        raise DataError.at(source.files()[0], problem, column=source.column)
+        made, has = _made(source, domain, given, columns, dict(zip(told_by, key, strict=True)))
+        used |= has
+        law = made.affine
+        same = made.name, float(law.truth), *law.always.tolist()
+        _ = designs.setdefault(same, made)
+        answers[same] = answers[same] + each if same in answers else each
+        groups[key] = [*designs].index(same) + 1
     odd = next((name for name in given if name not in used), None)
     if odd is not None:
         flag = option("parameters", "--parameter")
-        raise refusal("parameters", f"{flag} {odd}: no design here has it", flag="--parameter", value=odd)
-    return ByRespondentReports(parts, source, told_by, tuple(cells), counts is not None)
+        raise refusal("parameters", f"{flag} {odd}: no design with answers has it", flag="--parameter", value=odd)
+    parts = {}
+    for number, (same, each) in enumerate(answers.items(), 1):
+        known = dataclasses.replace(each, num_rows=int(each.counts.sum()), num_missing=0, missing={}, num_padded=0)
+        parts[number] = warned(of_design(known, designs[same]))
+    every = reduce(add, counted.values())
+    return refuse_single(ByRespondentReports(parts, source, every, told_by, groups, counts is not None))
 
 
-def _at(source: Source, found: Mapping[str, str], column: str, problem: str, cause: Located | None = None) -> DataError:
-    """The error about a column in the first row with these cells."""
-    error = error_at_cells(
-        source, found, column, f"{repr(found[column]) if found[column] else 'an empty cell'} {problem}"
-    )
-    return error if cause is None else reworded(cause, str(error), DataError, **vars(error))
+def _made(source, domain, given, columns, cells) -> tuple[Design, set[str]]:
+    """The design that these cells tell, and the parameters that it has; its error names the first row with them."""
+
+    def refused(name, problem, cause=None):
+        cell = cells[columns[name]]
+        error = error_at_cells(source, cells, columns[name], f"{repr(cell) if cell else 'an empty cell'} {problem}")
+        return error if cause is None else reworded(cause, str(error), DataError, **vars(error))
+
+    own = {name: cells[columns[name]] if name in columns else value for name, value in given.items()}
+    name = full_name(own.pop("mechanism"))
+    if name not in DESIGNS:
+        known = f"names no survey design of one sample: {', '.join(DESIGNS)}"
+        if "mechanism" in columns:
+            raise refused("mechanism", known)
+        raise refusal("mechanism", f"{option('mechanism')} {name} {known}", value=name)
+    has = {*(TABLE[name].parameters or ()), *(["yes"] if hasattr(DESIGNS[name], "yes") else [])}
+    own = {parameter: value for parameter, value in own.items() if parameter in has}
+    blank = next((parameter for parameter, value in own.items() if parameter in columns and not value), None)
+    if blank is not None:
+        raise refused(blank, f"where {name} needs its parameter {blank}")
+    try:
+        return design_of(name, own)(domain), has
+    except (ArgumentError, UsageError) as error:
+        # The cell of the parameter that it is about, or, if this has none and is sound by itself, another one's.
+        about, alone = error.argument, error.value is not None or error.argument not in own
+        others = () if about in {"mechanism", "domain"} or (about in has and alone) else own
+        varying = next((each for each in (about, *others) if each in columns), None)
+        if varying is None:
+            raise
+        raise refused(varying, f"makes no design: {error}", error) from error

@@ -5,21 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
-from functools import cached_property
 from statistics import NormalDist
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-import rrjax
 from rrjax.data.errors import check_rate, option, refusal
+from rrjax.inference.marginal_tests import num_tests_of
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.by_respondent import ByRespondentReports
 from rrjax.reports.hypotheses import check_alike
 from rrjax.reports.parts import Groups, text_of_p
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import Reports
+from rrjax.reports.reports import Reports, left_out
 
 Side: TypeAlias = Reports | Groups
 """A collection, or several groups of one population."""
@@ -38,6 +37,10 @@ class Difference(Answer):
     second: Side
     names: tuple[str, str]
     """What the two are called."""
+    estimates: np.ndarray
+    """Unbiased shares and their standard errors of both, `[2, 2, K]`; shares may be negative."""
+    num_tests: int
+    """The number of different questions: one for two categories whose estimates add up to one."""
     level: float
     notes: list[str]  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -52,17 +55,6 @@ class Difference(Answer):
         """The first collection."""
         return self.sides[0][0]
 
-    @cached_property
-    def estimates(self) -> np.ndarray:
-        """Unbiased shares and their standard errors of both, `[2, 2, K]`; shares may be negative."""
-        return np.stack([_unbiased(each) for each in self.sides])
-
-    @property
-    def num_tests(self) -> int:
-        """The number of different questions: one for two categories, whose shares add up to one."""
-        size = self.estimates.shape[2]
-        return size if size > 2 else 1
-
     @property
     def _table(self):
         (first, one), (second, other) = self.estimates
@@ -75,8 +67,8 @@ class Difference(Answer):
             "second": second,
             "difference": difference,
             "standard_error": error,
-            "lower": np.maximum(difference - half, -1),
-            "upper": np.minimum(difference + half, 1),
+            "lower": np.clip(difference - half, -1, 1),
+            "upper": np.clip(difference + half, -1, 1),
             "p_value": np.minimum(np.asarray(chances) * self.num_tests, 1),
         }
 
@@ -87,13 +79,8 @@ class Difference(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        said = [
-            f"{name}: {warning}"
-            for name, side in zip(self.names, self.sides, strict=True)
-            for each in side
-            for warning in each.warnings
-        ]
-        return [*dict.fromkeys(said), *self.notes]
+        sides = zip(self.names, (self.first, self.second), strict=True)
+        return [*(f"{name}: {warning}" for name, side in sides for warning in side.warnings), *self.notes]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -112,7 +99,7 @@ class Difference(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        table, size = self._table, self.estimates.shape[2]
+        table = self._table
         place = int(np.argmin(table["p_value"]))
         place = place if self.reports.yes is None else self.reports.yes
         label, (first, second) = form.printable(self.reports.labels[place]), self.names
@@ -122,7 +109,7 @@ class Difference(Answer):
             f"p {text_of_p(table['p_value'][place])}."
         )
         law = "Intervals and p-values are those of the normal approximation, of independent respondents"
-        more = f", simultaneous for all {size:,} categories (Bonferroni)" if self.num_tests > 1 else ""
+        more = f", simultaneous for all {self.num_tests:,} categories (Bonferroni)" if self.num_tests > 1 else ""
         return [told, f"{law}{more}."]
 
     @property
@@ -164,19 +151,19 @@ def _unbiased(parts: list[Reports]) -> np.ndarray:
     for each in parts:
         number, rates = each.num_reports, each.mechanism.weights(math.expm1)
         support = np.asarray(each.tally().support, np.float64)
-        shares.append(np.asarray(rrjax.inv(each.tally()), np.float64))
+        shares.append(rates.share(support / number))
         # A count of zero, or of all, does not show how it varies: half an answer more does.
         edge = (support == 0) | (support == number)
         seen = np.where(edge, (support + 0.5) / (number + 1), support / number)
         variances.append(seen * (1 - seen) / number / np.asarray(rates.d, np.float64) ** 2)
-        weights.append(number / (float(np.mean(rates.variance(1 / size))) + (1 - 1 / size) / size))
+        weights.append(number / (np.mean(rates.variance(1 / size)) + (1 - 1 / size) / size))
     weight = np.asarray(weights) / sum(weights)
     return np.stack([weight @ np.stack(shares), np.sqrt(weight**2 @ np.stack(variances))])
 
 
 @in_float64
 def test_difference(
-    first: Side | ByRespondentReports,
+    first: Side,
     second: Side | None = None,
     *,
     names: Iterable[str] | None = None,
@@ -190,14 +177,14 @@ def test_difference(
         first: Reports; or groups of one population, which are pooled. Alone, answers by respondent: those of its two
             designs, or of its two groups, are compared.
         second: As `first`, of the same categories.
-        names: What the two are called; None is "first" and "second", or the designs.
+        names: What the two are called; None is the names of their files or designs, or "first" and "second".
         level: Confidence level, in (0, 1); of all categories together, if there are more than two.
 
     Returns:
         `Difference`, of unbiased estimates by the normal approximation, in float64.
 
     Raises:
-        ArgumentError: Other than two collections or categories, the same reports twice, or a level outside of (0, 1).
+        ArgumentError: Other than two collections, the same twice, other categories, or a level outside of (0, 1).
 
     Example:
         Did more people admit plagiarism in the crosswise model than when they were asked directly?
@@ -211,15 +198,21 @@ def test_difference(
         [0.1497, 0.0607, 0.0136]
     """
     check_rate("level", level)
-    called = None if names is None else tuple(map(str, names))
+    if first is second:
+        raise refusal("second", "these are the same reports twice, which do not differ", flag="REPORTS", value=second)
+    notes = left_out(first.counted) if second is None and isinstance(first, ByRespondentReports) else []
     if second is None:
         first, second, told = _halves(first)
-        called = called or told
-    called = called or ("first", "second")
+    else:
+        told = [each.name for each in (first, second) if isinstance(each, Reports) and each.source is not None]
+    called = list(map(str, names or (told if len(set(told)) == 2 else ("first", "second"))))
     if len(called) != 2:
         raise refusal("names", f"{option('names')} are two, got {len(called)}", value=called)
-    notes = check_alike([*_parts(first), *_parts(second)])
-    return Difference(first, second, (called[0], called[1]), level, notes)
+    sides = _parts(first), _parts(second)
+    notes += check_alike([*sides[0], *sides[1]])
+    estimates = np.stack([_unbiased(each) for each in sides])
+    num_tests = int(num_tests_of([each.tally() for side in sides for each in side]))
+    return Difference(first, second, (called[0], called[1]), estimates, num_tests, level, notes)
 
 
 def _halves(reports: Any) -> tuple[Groups, Groups, tuple[str, str]]:

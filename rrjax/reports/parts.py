@@ -337,8 +337,8 @@ class Groups(Parts):
         return "\n".join(each.summary(f"group {number} ({each.name})") for number, each in self.parts.items())
 
     def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> GroupShares:
-        estimates, (pooled, likeliest) = self._estimated(self._pooled, level)
-        return GroupShares(self, estimates, pooled, level, simultaneous, likeliest, self._fit())
+        estimates, (pooled, likeliest, fit) = self._estimated(lambda: (*self._pooled(), self._fit()), level)
+        return GroupShares(self, estimates, pooled, level, simultaneous, likeliest, fit)
 
     def _fit(self) -> inference.DesignFit | None:
         """The test whether all groups tell of one distribution; None where too few answers of a kind are expected."""
@@ -349,7 +349,7 @@ class Groups(Parts):
         fewest = np.outer(counts.sum(1), counts.sum(0)).min() / counts.sum()
         if fewest < FEWEST_EXPECTED:
             return None
-        return inference.design_fit_test(counts, ByRespondent([each.mechanism for each in parts], np.zeros(1, int)))
+        return inference.design_fit_test(counts, ByRespondent([each.mechanism for each in parts]))
 
     def _pooled(self) -> tuple[PooledEstimate, EMResult] | tuple[None, None]:
         """The closest and the likeliest estimate from all groups; None if their likelihood is too large."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
@@ -14,6 +13,7 @@ import numpy as np
 
 import rrjax
 from rrjax import io
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError, DataError, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.io.domain import Domain
@@ -37,7 +37,7 @@ from rrjax.mechanisms import (
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
-from rrjax.reports.reports import Reports, checked
+from rrjax.reports.reports import Reports, checked, left_out
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -151,6 +151,8 @@ def read(
     else:
         source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
     if num_users is not None:
+        if parameters is not None:
+            raise ArgumentError.about("parameters", "are of a survey design, whose answers name one category each")
         return read_support(source, epsilon, known, counts, mechanism, num_users)
     if by_respondent:
         return read_by_respondent(source, known, str(mechanism), parameters or {}, epsilon, counts)
@@ -262,15 +264,7 @@ def added(one: Reports, other: Reports) -> Reports:
     if first.metadata is not None and first.metadata.round is not None:
         raise ArgumentError("rounds of the same users depend on each other, and cannot be added", value=other)
     _check_different(one, other)
-    counted = dataclasses.replace(
-        first,
-        counts=first.counts + second.counts,
-        num_rows=first.num_rows + second.num_rows,
-        num_missing=first.num_missing + second.num_missing,
-        domain_from_data=first.domain_from_data or second.domain_from_data,
-        missing=dict(Counter(first.missing) + Counter(second.missing)),
-        num_padded=first.num_padded + second.num_padded,
-    )
+    counted = first + second
     source = None
     if one.source is not None and other.source is not None:
         paths: list[Any] = [*one.files.files(), *other.files.files()]
@@ -379,14 +373,16 @@ def read_support(
         problem = f"{of_users} needs {option('mechanism')}, whose reports support the categories: one of {known}"
         raise refusal("mechanism", problem, value=mechanism)
     assert counts is not None
+    num_users = as_integer(num_users, "num_users", 1, MOST_REPORTS)
     counted = io.read_counts(source, counts, domain)
     made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
     most = int(counted.counts.max())
-    if not most <= num_users < MOST_REPORTS:
+    if num_users < most:
         problem = f"{num_users:,} is below {most:,}, the support of one category: a report supports a category once"
         raise refusal("num_users", f"{of_users} {problem}", value=num_users)
     tally = Tally(as_jax_integers(counted.counts), as_jax_integers(np.asarray(num_users)), rates=made.rates)
-    return dataclasses.replace(of_tally(tally, made, counted.domain, counted.column), source=source)
+    found = of_tally(tally, made, counted.domain, counted.column)
+    return dataclasses.replace(found, source=source, warnings=[*left_out(counted), *found.warnings])
 
 
 def check_round(source: Source, metadata: Metadata) -> None:

@@ -339,16 +339,39 @@ class Reports(ColumnQuestions):
         )
 
 
-def checked(reports: Reports, least: int = 2) -> Reports:
-    """The reports, with the warnings that precede their estimates; refuses fewer than `least`."""
-    counted, number = reports.counted, reports.num_reports
-    if number < least:
+def checked(reports: Reports) -> Reports:
+    """The reports, with the warnings that precede their estimates; refuses a single report."""
+    return warned(refuse_single(reports))
+
+
+def refuse_single(reports: Any) -> Any:
+    """The reports, of which there are two or more."""
+    if reports.num_reports < 2:
         raise DataError(
             f"{reports.name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?",
             file=reports.name,
-            column=counted.column,
+            column=reports.counted.column,
         )
+    return reports
+
+
+def left_out(counted: CountedReports) -> list[str]:
+    """Warnings about values that are missing, or read as integers."""
+    warnings, metadata = padded(counted.num_padded, "report"), counted.metadata
+    if counted.num_missing and (metadata is None or metadata.sampled is None):  # of sampled columns most are missing
+        kinds = ", ".join(
+            f"{many:,} {'empty' if token == '' else repr(token)}" for token, many in counted.missing.items()
+        )
+        one = counted.num_missing == 1
+        missing = f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * one} no report ({kinds}), and "
+        warnings.insert(0, f"{missing}{'is' if one else 'are'} left out.")
+    return warnings
+
+
+def warned(reports: Reports) -> Reports:
+    """The reports, with the warnings that precede their estimates."""
+    counted, number = reports.counted, reports.num_reports
     warnings, metadata = reports.warnings, counted.metadata
     if counted.domain_from_data and metadata is None:  # the metadata hold the K of the mechanism
         warnings.append(
@@ -360,22 +383,13 @@ def checked(reports: Reports, least: int = 2) -> Reports:
             flags = option(f"missing={odd}", " ".join(f"--missing {shlex.quote(label)}" for label in odd))
             look = form.number(len(odd), "category looks", "categories look")
             warnings.append(f"{look} like a missing answer: {', '.join(map(repr, odd))}. If so, give {flags}.")
-    if counted.num_missing and (metadata is None or metadata.sampled is None):  # of sampled columns most are missing
-        kinds = ", ".join(
-            f"{many:,} {'empty' if token == '' else repr(token)}" for token, many in counted.missing.items()
-        )
-        one = counted.num_missing == 1
-        warnings.append(
-            f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * one} no report ({kinds}), and "
-            f"{'is' if one else 'are'} left out."
-        )
+    warnings += left_out(counted)
     source = None if reports.from_counts or metadata is not None else reports.source
     if source is not None and may_be_counts(source, counted):
         warnings.append(
             "The reports name each of their categories once, and the file has more columns. If one of them holds "
             f"counts, name it with {option('counts')}."
         )
-    warnings += padded(counted.num_padded, "report")
     size = reports.num_categories
     # Of equal shares; of equal rates, it is the same for all shares.
     squared_error = float(np.sum(np.broadcast_to(reports.rates.variance(1 / size), size))) / number

@@ -347,7 +347,7 @@ class Shares(Answer):
         if noise >= HIDING:
             hidden = form.percent(min(2 * noise, 1))
             return f"Report the intervals, not an estimate: {noisy} hides shares up to {hidden}."
-        if closest.undetermined:
+        if closest.undetermined and noise > 0:
             return "Report the intervals, not an estimate: the reports hardly determine it, so it rests on assumptions."
         larger = f"{noisy} is larger than an average share ({form.percent(average)})" if noise > average else ""
         if len(self.estimates) == 1:
@@ -375,14 +375,16 @@ class Shares(Answer):
         if not intervals.simultaneous:  # the largest was picked after looking
             limits = simultaneous_limits(reports, intervals.level)
         interval = form.between(limits[0][place], limits[1][place])
-        about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
+        unknown = estimate.undetermined and reports.standard_error > 0
+        about = "an unknown share" if unknown else form.share(estimate.theta[place])
         note = "" if reports.design is None else f" ({reports.design.note})"
+        made = f"was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}"
         users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
         return (
             f"{about} of these {users} have {form.printable(reports.labels[place])} as {reports.counted.column} "
             f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
             f"{reports.num_categories:,} categories; it holds for the population too, if the users are a random sample "
-            f"of it). Each value was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}; "
+            f"of it). Each value {made if reports.standard_error else 'was told directly, without protection'}; "
             f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
         )
 

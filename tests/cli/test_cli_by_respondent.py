@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from outlets import check_outlets
 from refusals import blames, refused
+from scipy import stats
 
 import rrjax
 from rrjax import models
-from rrjax.data.errors import DataError
+from rrjax.data.errors import ArgumentError, DataError
+from rrjax.io.domain import Domain
 from rrjax.io.read import count_by
 from rrjax.io.source import Source
 from rrjax.mechanisms import ByRespondent, Crosswise, Direct
@@ -46,10 +48,10 @@ def read(name="rows.csv", **more):
 
 
 def test_counts_by_the_texts_of_other_columns(survey):
-    found = count_by(Source("rows.csv", column="answer"), ["design", "p"], "0:1")
+    found = count_by(Source("rows.csv", column="answer"), ["design", "p"], Domain.range(0, 1))
     assert {key: each.counts.tolist() for key, each in found.items()} == GROUPS
     assert [each.num_missing for each in found.values()] == [0, 1]
-    counted = count_by(Source("table.csv", column="answer"), ["p"], "0:1", "n")
+    counted = count_by(Source("table.csv", column="answer"), ["p"], Domain.range(0, 1), "n")
     assert {key: each.counts.tolist() for key, each in counted.items()} == {("",): [89, 7], ("1/4",): [112, 198]}
 
 
@@ -120,10 +122,31 @@ def test_the_difference_of_two_collections(survey):
     assert "Bonferroni" in repr(answer)
     with refused("second"):
         difference_of(one)
+    with refused("second"):
+        difference_of(one, one)
     with refused("domain"):
         difference_of(one, rrjax.Reports.of_counts([1, 2], Direct(2)))
     with refused("names"):
         difference_of(one, other, names=["now"])
+
+
+def test_a_difference_beyond_one_has_limits_within():
+    columns = difference_of(
+        rrjax.Reports.of_counts([900, 50, 50], 1.0), rrjax.Reports.of_counts([0, 500, 500], 1.0)
+    ).columns
+    assert columns["difference"][0] > 1.2
+    assert (columns["lower"] <= columns["upper"]).all()
+    assert columns["upper"].max() == 1
+
+
+def test_supports_of_two_categories_are_two_tests():
+    mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(2, 1.0)
+    tallies = [rrjax.Tally(np.asarray(each), 1000, rates=mechanism.rates) for each in ([400, 350], [350, 380])]
+    answer = difference_of(*(rrjax.Reports.of_tally(each, mechanism) for each in tallies))
+    p = np.asarray([0.4, 0.35, 0.35, 0.38])
+    error = np.sqrt(p * (1 - p) / 1000)
+    z = np.abs([0.05, 0.03]) / np.hypot(error[:2], error[2:])
+    np.testing.assert_allclose(answer.columns["p_value"], np.minimum(4 * stats.norm.sf(z), 1), rtol=1e-9)
 
 
 def test_the_difference_keeps_its_level():
@@ -139,6 +162,41 @@ def test_the_difference_keeps_its_level():
     assert abs(misses / number - 0.05) < 4 * np.sqrt(0.05 * 0.95 / number)
 
 
+def test_cells_of_one_design_are_one_group_and_rows_without_an_answer_need_none(survey):
+    rows = ["1,crosswise,1/4", "0,crosswise,0.250", "0,Direct,", "0,direct,NA", ",warner,0.3", ",,"] * 3
+    Path("rows.csv").write_text("answer,design,p\n" + "\n".join(rows) + "\n")
+    reports = read()
+    found = {each.mechanism.name: each.counts.tolist() for each in reports.parts.values()}
+    assert found == {"crosswise": [3, 3], "direct": [6, 0]}
+    assert (
+        reports.warnings
+        == difference_of(reports).warnings
+        == ["6 of 18 rows hold no report (6 empty), and are left out."]
+    )
+    assert (reports.num_reports, reports.facts()["num_missing"]) == (12, 6)
+    Path("none.csv").write_text("answer,design,p\n,direct,\n")
+    with pytest.raises(DataError, match="missing"):
+        read("none.csv")
+
+
+def test_files_that_say_how_they_were_randomized_are_not_of_a_survey(survey):
+    Path("true.csv").write_text("answer,design,p\n" + "1,crosswise,1/4\n0,direct,\n" * 20)
+    made = ("--epsilon", 2, "--keep", "design,p", "--out", "r.parquet")
+    _ = survey.done("randomize", "true.csv", *COLUMNS, *made)
+    assert "r.parquet" in survey.refuses("--mechanism", "estimate", "r.parquet", *MIXED)
+
+
+@pytest.mark.parametrize(
+    ("have", "lack", "place"), [("abc", "0.2", (None, None)), ("0.2", "0.2", ("p", 2)), (None, "0.2", (None, None))]
+)
+def test_an_error_is_about_the_cell_or_about_what_is_given_for_all(survey, have, lack, place):
+    Path("kuk.csv").write_text(f"answer,p\n1,0.3\n0,{lack}\n")
+    given = {"lack": "@p"} if have is None else {"lack": "@p", "have": have}
+    with pytest.raises((DataError, ArgumentError), match="have") as caught:
+        read("kuk.csv", mechanism="kuk", parameters=given)
+    assert (caught.value.column, caught.value.row) == place
+
+
 @pytest.mark.parametrize(
     ("row", "column", "problem"),
     [
@@ -147,7 +205,7 @@ def test_the_difference_keeps_its_level():
         ("1,crosswise,half,30", "p", "'half'"),
         ("1,crosswise,0.5,30", "p", "'0.5'"),
         ("1,odd,0.5,30", "design", "'odd'"),
-        ("1,,0.5,30", "design", "names no design"),
+        ("1,,0.5,30", "design", "names no survey design"),
     ],
 )
 def test_a_cell_that_makes_no_design_is_named_with_its_row(survey, row, column, problem):
@@ -174,6 +232,23 @@ def test_a_cell_that_makes_no_design_is_named_with_its_row(survey, row, column, 
         (("regress", "table.csv", "--outcome", "answer", "--covariates", "n", *MIXED[2:], "--counts", "n"), None),
         (("test", "difference", "rows.csv", *MIXED, "--epsilon", "1"), "--mechanism"),
         (("test", "difference", "rows.csv", *COLUMNS, "--epsilon", "1"), "REPORTS"),
+        (("test", "difference", "rows.csv", *COLUMNS, "--mechanism", "oue", "--parameter", "x=@p"), "--mechanism"),
+        (
+            (
+                "regress",
+                "rows.csv",
+                "--outcome",
+                "answer",
+                "--covariates",
+                "age",
+                *COLUMNS[2:],
+                "--mechanism",
+                "cdm",
+                "--parameter",
+                "forced=@p",
+            ),
+            "--mechanism",
+        ),
         (("randomize", "rows.csv", "--column", "answer", "--mechanism", "direct", "--out", "r.parquet"), "--mechanism"),
     ],
 )
@@ -189,6 +264,9 @@ def test_two_samples_from_a_table_of_counts(survey):
     found = json.loads(survey.done("estimate", "dice.csv", *COLUMNS, *forced, "--counts", "n", "--json"))
     assert found["counts"] == [[400, 600], [550, 450]]
     assert found["num_missing"] == 0
+    with Path("dice.csv").open("a") as table:  # a third sample without an answer
+        table.write("0,c,0\n")
+    assert json.loads(survey.done("estimate", "dice.csv", *COLUMNS, *forced, "--counts", "n", "--json")) == found
 
 
 @pytest.mark.long  # an estimate by whole counts
@@ -220,3 +298,15 @@ def test_support_counts_from_a_table(invoke):
         assert blames(invoke.error, flag), said
     with refused("mechanism"):
         rrjax.read("support.csv", mechanism="warner", **given)
+    with refused("parameters"):
+        rrjax.read("support.csv", mechanism="oue", parameters={"truth": 0.5}, **given)
+    with refused("num_users"):
+        rrjax.read("support.csv", mechanism="oue", **{**given, "num_users": 1000.5})
+
+
+@pytest.mark.long  # an estimate
+def test_answers_to_direct_questions_are_what_they_are():
+    shares = rrjax.Reports.of_counts([49, 47], Direct(2), ["yes", "no"]).shares()
+    assert "50" not in shares.to_publish.split("of these")[0]
+    assert "told directly" in shares.to_publish
+    assert "hardly" not in " ".join(shares.sentences)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, stats
 
 import rrjax
 from rrjax import inference, models
@@ -81,7 +81,7 @@ def test_standard_errors_of_pooled_groups_are_published_ones():
     """Six parameters of the crosswise model: a share of .270528 with the standard error .0318."""
     yes, number = np.array([105, 81, 43, 91, 91, 41]), np.array([153, 136, 66, 150, 144, 72])
     designs = [Crosswise(p) for p in (0.167, 0.197, 0.202, 0.230, 0.260, 0.304)]
-    mixture = ByRespondent(designs, [0]).mixture_of_counts(np.stack([yes, number - yes], axis=1))
+    mixture = ByRespondent(designs).mixture_of_counts(np.stack([yes, number - yes], axis=1))
     assert float(rrjax.mle(mixture)[0]) == pytest.approx(0.270528, abs=1e-6 if X64 else 5e-5)
     assert float(inference.standard_errors(mixture)[0]) == pytest.approx(0.0318, abs=5e-5)
 
@@ -93,7 +93,7 @@ def test_the_extended_crosswise_model_is_published_and_its_fit_that_of_an_own_li
     yes, number = np.asarray(same), np.array([172, 172, 170, 192])
     p = np.array([1 / 6, 1 / 4, 3 / 4, 5 / 6])
     counts = np.stack([yes, number - yes], axis=1)
-    found = inference.design_fit_test(counts, ByRespondent([Crosswise(each) for each in p], [0]))
+    found = inference.design_fit_test(counts, ByRespondent([Crosswise(each) for each in p]))
     assert float(found.theta[0]) == pytest.approx(share, abs=6e-5 if X64 else 3e-4)
 
     def deviance(theta):
@@ -107,7 +107,7 @@ def test_the_extended_crosswise_model_is_published_and_its_fit_that_of_an_own_li
 
 def test_the_fit_rejects_at_its_level_and_a_wrong_design():
     designs, theta = [Crosswise(0.2), Crosswise(0.7), Direct(2)], np.array([0.3, 0.7])
-    mechanism, random = ByRespondent(designs, [0]), np.random.default_rng(0)
+    mechanism, random = ByRespondent(designs), np.random.default_rng(0)
     laws = [np.asarray(each.channel(), float).T @ theta for each in designs]
 
     def p_values(laws, number=400):
@@ -119,6 +119,28 @@ def test_the_fit_rejects_at_its_level_and_a_wrong_design():
     rejected = (p_values(laws) <= 0.05).mean()
     assert abs(rejected - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 400)
     assert (p_values([laws[0], laws[1], np.array([0.1, 0.9])]) <= 0.05).mean() > 0.9
+
+
+def test_groups_that_contradict_each_other_have_the_smallest_p_value_that_float64_has():
+    counts = np.array([[300, 150, 50], [200, 100, 60], [90, 120, 210]])
+    designs = RandomizedResponse(3, 1.0), RandomizedResponse(3, 3.0), Direct(3)
+    one, other, _ = (rrjax.Reports.of_counts(*each) for each in zip(counts, (1.0, 3.0, Direct(3)), strict=True))
+    found = rrjax.reports.Groups({1: one, 2: other, 3: _}).shares().fit
+    laws = [
+        np.asarray(each.channel().matrix if hasattr(each.channel(), "matrix") else each.channel(), float)
+        for each in designs
+    ]
+
+    def deviance(free):
+        theta = np.exp([*free, 0.0])
+        theta /= theta.sum()
+        parts = zip(counts, laws, strict=True)
+        return 2 * sum((row * np.log(row / row.sum() / (theta @ law))).sum() for row, law in parts)
+
+    least = optimize.minimize(deviance, [0.0, 0.0], method="BFGS", options={"gtol": 1e-8}).fun
+    assert float(found.statistic) == pytest.approx(least, rel=1e-6)
+    assert float(found.p_value) == pytest.approx(stats.chi2.sf(least, 4), rel=1e-3)
+    assert 0 < float(found.p_value) < 1e-40
 
 
 @pytest.mark.long  # fits of 4,000 rows
@@ -146,15 +168,15 @@ def test_a_regression_is_that_of_an_own_likelihood():
 @pytest.mark.parametrize(
     ("make", "argument"),
     [
-        (lambda: ByRespondent([], [0]), "designs"),
+        (lambda: ByRespondent([]), "designs"),
         (lambda: ByRespondent([Direct(2), Direct(3)], [0]), "designs"),
         (lambda: ByRespondent([rrjax.mechanisms.OptimizedUnaryEncoding(2, 1.0)], [0]), "designs"),
         (lambda: ByRespondent([Direct(2)], [[0]]), "which"),
         (lambda: ByRespondent([Direct(2)], [0, 1]), "which"),
         (lambda: ByRespondent([Direct(2)], [0, 0]).mixture([1]), "reports"),
-        (lambda: ByRespondent([Direct(2)], [0]).mixture_of_counts([[1, 2, 3]]), "counts"),
-        (lambda: ByRespondent([Direct(2)], [0]).mixture_of_counts([[0, 0]]), "counts"),
-        (lambda: ByRespondent([Direct(2)], [0]).collect(jax.random.key(0), [1, 2]), "true_counts"),
+        (lambda: ByRespondent([Direct(2)]).mixture_of_counts([[1, 2, 3]]), "counts"),
+        (lambda: ByRespondent([Direct(2)]).mixture_of_counts([[0, 0]]), "counts"),
+        (lambda: ByRespondent([Direct(2)]).collect(jax.random.key(0), [1, 2]), "true_counts"),
     ],
 )
 def test_what_cannot_be_used_is_named(make, argument):
@@ -168,3 +190,14 @@ def test_an_impossible_answer_is_nan_under_tracing():
     rows = jax.jit(mechanism.log_rows)(jnp.array([0, 7, 2]))
     assert np.isnan(rows.scale).tolist() == [False, True, False]
     assert np.isnan(jax.jit(lambda reports: rrjax.mle(mechanism.mixture(reports)))(jnp.array([0, 7, 2]))).all()
+    fit = jax.jit(lambda counts: inference.design_fit_test(counts, mechanism))(jnp.zeros((3, 3), int))
+    assert np.isnan(fit.statistic)
+    assert np.isnan(fit.p_value)
+
+
+def test_a_respondent_of_no_design_gives_no_answer_under_tracing():
+    @jax.jit
+    def drawn(which):
+        return ByRespondent(DESIGNS, which).randomize(jax.random.key(0), jnp.array([0, 1, 2]))
+
+    assert drawn(jnp.array([0, 3, -1])).tolist() == [0, -1, -1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -31,7 +32,8 @@ class ByRespondent(Mechanism):
 
     Args:
         designs: G survey designs or `RandomizedResponse`, of the same K: their answers name one category each.
-        which: `[N]`, integers in 0 … G − 1: the design of each respondent, in the order of the reports.
+        which: `[N]`, integers in 0 … G − 1: the design of each respondent, in the order of the reports. None is for
+            answers that are counted already (`mixture_of_counts`).
 
     Raises:
         ValueError: Designs of different K, other mechanisms, or (not under tracing) a number of no design.
@@ -52,7 +54,7 @@ class ByRespondent(Mechanism):
     names_one: ClassVar[bool] = True
 
     designs: Sequence[Any]
-    which: Int[ArrayLike, " N"]
+    which: Int[ArrayLike, " N"] = dataclasses.field(default_factory=partial(np.zeros, 0, int))
 
     def __post_init__(self) -> None:
         designs = tuple(self.designs)
@@ -85,7 +87,9 @@ class ByRespondent(Mechanism):
         values = self._of_respondents(values, "values")
         keys = jax.random.split(key, len(self.designs))
         drawn = [design.randomize(each, values) for design, each in zip(self.designs, keys, strict=True)]
-        return jnp.choose(jnp.asarray(self.which), drawn, mode="clip")
+        which = jnp.asarray(self.which)
+        own = jnp.choose(which, drawn, mode="clip")
+        return jnp.where((which >= 0) & (which < len(drawn)), own, -1)
 
     def counts(self, reports: ArrayLike) -> Int[Array, "G K"]:
         """The number of answers of each kind in each group, `[G, K]`; all −1 under tracing for an invalid entry."""
