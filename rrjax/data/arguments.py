@@ -341,6 +341,11 @@ class CountSummary(NamedTuple):
         return self.simulable | (self.valid & (self.total == 0))
 
 
+def _sums_and_union(a, b):
+    """Of `count_summary`; a function made at each call would be compiled at each call."""
+    return *(x + y for x, y in zip(a[:4], b[:4], strict=True)), a[4] | b[4]
+
+
 def count_summary(counts: Shaped[Array, " K"]) -> CountSummary:
     """Total and validity of counts, in one pass, also under tracing; `ValueError` if a wrap could be missed."""
     if jnp.issubdtype(counts.dtype, jnp.floating):
@@ -360,7 +365,7 @@ def count_summary(counts: Shaped[Array, " K"]) -> CountSummary:
     total, *high, union = lax.reduce(
         (counts, counts >> 8, counts >> 16, counts >> 24, counts),
         (zero,) * 5,
-        lambda a, b: (*(x + y for x, y in zip(a[:4], b[:4], strict=True)), a[4] | b[4]),
+        _sums_and_union,
         (0,),
     )
     largest = jnp.iinfo(counts.dtype).max
