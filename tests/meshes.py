@@ -47,6 +47,7 @@ PAIR = mechanisms.Product([RandomizedResponse(2, 2.0), RandomizedResponse(2, 2.0
 CHEATING = mechanisms.CheatingDetection(forced=[0.25, 0.75])
 UNRELATED = mechanisms.UnrelatedQuestionTwoSamples(truth=[0.7, 0.3])
 NUMBERS, ZIPF = np.arange(K), partial(models.zipf_logits, num_categories=K)
+TWO_DESIGNS = mechanisms.ByRespondent([mechanisms.Direct(K), RandomizedResponse(K, EPSILON)])
 FORCED = MECHANISMS["forced"]
 PROTOCOLS = {
     "randomized response": longitudinal.LongitudinalRandomizedResponse(K, 2.0, 1.0),
@@ -252,6 +253,11 @@ FUNCTIONS = {
     "standard_errors of a survey": lambda k, c, t: inference.standard_errors(FORCED.mixture_of_counts(c)),
     "surveys.groups.mle": lambda k, c, t: surveys.groups.mle(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
     "surveys.groups.inv": lambda k, c, t: surveys.groups.inv(jnp.stack([c, c[::-1]]), [1.0, 2.0]),
+    "design_fit_test": lambda k, c, t: inference.design_fit_test(jnp.stack([c, c[::-1]]), TWO_DESIGNS),
+    "mle by respondent": lambda k, c, t: rrjax.mle(
+        mechanisms.ByRespondent(TWO_DESIGNS.designs, c % 2).mixture(jnp.arange(K) % K)
+    ),
+    "randomize by respondent": lambda k, c, t: mechanisms.ByRespondent(TWO_DESIGNS.designs, c % 2).randomize(k, c % K),
     **{f"reports, {name}": of_rounds(protocol) for name, protocol in PROTOCOLS.items()},
     **{f"likelihood, {name}": of_rounds(protocol, joint=True) for name, protocol in PROTOCOLS.items()},
     **{f"collect rounds, {name}": lambda k, c, t, each=each: each.collect(k, c, 2) for name, each in PROTOCOLS.items()},

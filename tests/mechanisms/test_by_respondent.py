@@ -44,6 +44,12 @@ def test_each_answer_has_the_likelihood_of_its_design(answers):
     assert all(counts[g, j] == ((which == g) & (reports == j)).sum() for g in range(3) for j in range(3))
 
 
+def test_small_integers_do_not_wrap():
+    mechanism = ByRespondent([RandomizedResponse(200, 1.0), Direct(200)], np.array([1, 0, 1], np.uint8))
+    counts = np.asarray(mechanism.counts(np.array([199, 3, 100], np.uint8)))
+    assert np.argwhere(counts).tolist() == [[0, 3], [1, 100], [1, 199]]
+
+
 def test_the_maximum_is_that_of_an_own_likelihood(answers):
     mechanism, which, reports = answers
     mixture = mechanism.mixture(reports)

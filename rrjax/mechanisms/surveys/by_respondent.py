@@ -86,16 +86,15 @@ class ByRespondent(Mechanism):
         check_key(key)
         values = self._of_respondents(values, "values")
         keys = jax.random.split(key, len(self.designs))
-        drawn = [design.randomize(each, values) for design, each in zip(self.designs, keys, strict=True)]
-        which = jnp.asarray(self.which)
-        own = jnp.choose(which, drawn, mode="clip")
-        return jnp.where((which >= 0) & (which < len(drawn)), own, -1)
+        which, reports = jnp.asarray(self.which), jnp.full_like(values, -1, jnp.int32)
+        for number, (design, each) in enumerate(zip(self.designs, keys, strict=True)):
+            reports = jnp.where(which == number, design.randomize(each, values), reports)
+        return reports
 
     def counts(self, reports: ArrayLike) -> Int[Array, "G K"]:
         """The number of answers of each kind in each group, `[G, K]`; all −1 under tracing for an invalid entry."""
-        reports, size = self._of_respondents(reports, "reports"), self.num_categories
-        which, number = jnp.asarray(self.which), len(self.designs)
-        sound = (reports >= 0) & (reports < size) & (which >= 0) & (which < number)
+        which, reports, sound = self._placed(reports)
+        number, size = len(self.designs), self.num_categories
         return count(jnp.where(sound, which * size + reports, -1), number * size).reshape(number, size)
 
     def tallies(self, reports: ArrayLike) -> tuple[Tally, ...]:
@@ -111,9 +110,7 @@ class ByRespondent(Mechanism):
         Raises:
             ValueError: Another shape, or (not under tracing) unusable counts, or no answers at all.
         """
-        shape = len(self.designs), self.num_categories
-        if np.shape(counts) != shape:
-            raise ArgumentError.about("counts", f"must have shape {shape}, a row a design; got {np.shape(counts)}")
+        self._check_shape(counts, "counts")
         rows = counts if isinstance(counts, Tracer) else np.asarray(counts)
         parts = [
             each.mixture_of_counts(row)
@@ -125,12 +122,10 @@ class ByRespondent(Mechanism):
         return groups.mixture(parts)
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
-        reports, size = self._of_respondents(reports, "reports"), self.num_categories
-        kinds = [each.log_rows(jnp.arange(size)) for each in self.designs]
-        which = jnp.asarray(self.which)
-        sound = (reports >= 0) & (reports < size) & (which >= 0) & (which < len(kinds))
-        place = jnp.where(sound, which, 0), jnp.where(sound, reports, 0)
-        return LogRows(*(jnp.stack(parts)[place] for parts in zip(*kinds, strict=True))).where(sound, jnp.nan)
+        which, reports, sound = self._placed(reports)
+        kinds = [each.log_rows(jnp.arange(self.num_categories)) for each in self.designs]
+        rows = LogRows(*(jnp.stack(parts)[which, reports] for parts in zip(*kinds, strict=True)))
+        return rows.where(sound, jnp.nan)
 
     def collect(self, key: Array, true_counts: ArrayLike) -> tuple[Tally, ...]:
         """Draws the tally of each group from its given users, `[G, K]` integers, by its exact law; `which` is unused.
@@ -139,13 +134,20 @@ class ByRespondent(Mechanism):
             ValueError: Another shape, or counts that are not integers.
         """
         check_key(key)
-        shape = len(self.designs), self.num_categories
-        if np.shape(true_counts) != shape:
-            problem = f"must have shape {shape}, a row a design; got {np.shape(true_counts)}"
-            raise ArgumentError.about("true_counts", problem)
-        keys = jax.random.split(key, shape[0])
-        rows = jnp.asarray(true_counts)
+        self._check_shape(true_counts, "true_counts")
+        keys, rows = jax.random.split(key, len(self.designs)), jnp.asarray(true_counts)
         return tuple(each.collect(own, row) for each, own, row in zip(self.designs, keys, rows, strict=True))
+
+    def _placed(self, reports):
+        """The design and the answer of each respondent, zero where one is impossible, and where both are possible."""
+        reports, which = self._of_respondents(reports, "reports"), jnp.asarray(self.which)
+        sound = (reports >= 0) & (reports < self.num_categories) & (which >= 0) & (which < len(self.designs))
+        return *(jnp.where(sound, each, 0).astype(jnp.int32) for each in (which, reports)), sound
+
+    def _check_shape(self, counts, name):
+        shape = len(self.designs), self.num_categories
+        if np.shape(counts) != shape:
+            raise ArgumentError.about(name, f"must have shape {shape}, a row a design; got {np.shape(counts)}")
 
     def _of_respondents(self, values: ArrayLike, name: str) -> Array:
         values = as_values(values, self.num_categories, name)
