@@ -22,6 +22,7 @@ from rrjax.data.errors import UsageError, reworded
 from rrjax.io.domain import Domain
 from rrjax.io.labels import labels_in
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE
+from rrjax.reports.parameters import epsilon_of
 
 if TYPE_CHECKING:
     from rrjax.cli.design import SurveyDesign
@@ -45,6 +46,14 @@ def nats(text: str) -> float:
         raise typer.BadParameter(f"{text!r} is no number of nats, such as 1.1, 3/2 or 'log(3)'") from None
 
 
+def fraction(text: str) -> float:
+    """The number of a text, such as 0.7 or 2/3."""
+    try:
+        return float(Fraction(text))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise typer.BadParameter(f"{text!r} is no number, such as 0.7 or 2/3") from None
+
+
 Epsilon = Annotated[
     float | None,
     typer.Option(
@@ -65,6 +74,14 @@ _flag = partial(typer.Option, rich_help_panel=PANEL)
 class Reading:
     """The flags for reading files."""
 
+    probability: Annotated[
+        float | None,
+        typer.Option(
+            parser=fraction,
+            metavar="P",
+            help="In place of --epsilon: the probability that a report is the true category, such as 0.7 or 2/3.",
+        ),
+    ] = None
     column: Annotated[
         str | None, typer.Option(help="Column to read: its name, or its number (from 1) where there is no header.")
     ] = None
@@ -154,6 +171,16 @@ class Files:
         """The domain of the flag, if it was given."""
         return parse_domain(self.reading.domain)
 
+    def epsilon_of(self, epsilon: float | None, design: SurveyDesign | None) -> float | None:
+        """ε of the flag --epsilon, or of --probability."""
+        probability = self.reading.probability
+        if probability is None:
+            return epsilon
+        size = None if self.domain is None else self.domain.num_categories
+        named = None if design is None else design.mechanism
+        both = epsilon is not None
+        return epsilon_of(probability, size, epsilon=both, mechanism=named, data=self.source.columns())
+
 
 def read_any(
     files: Files, epsilon: float | None, design: SurveyDesign, joint: str | None = None, sample: str | None = None
@@ -162,7 +189,7 @@ def read_any(
     from rrjax.reports.reading import columns_of, kind_of
     from rrjax.reports.two_samples import read_two_samples
 
-    source, counts = files.source, files.reading.counts
+    source, counts, epsilon = files.source, files.reading.counts, files.epsilon_of(epsilon, design)
     with ending_at_once():
         if design.of_two_samples:
             two = design.two_samples(), design.yes, sample
@@ -178,6 +205,7 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
     from rrjax.reports.reading import read_source
 
     made = (None, "") if design is None else design.maker
+    epsilon = files.epsilon_of(epsilon, design)
     metadata = files.source.metadata()
     # JAX computes the tally of most mechanisms, and their files are read by DuckDB.
     computed = metadata is not None and metadata.mechanism.name != RANDOMIZED_RESPONSE

@@ -195,7 +195,7 @@ def trend(
 
 
 @app.command(cls=Command)
-@flags(without=("column", "domain", "counts", "items", *NO_FILES))
+@flags(without=("probability", "column", "domain", "counts", "items", *NO_FILES))
 def independent(
     reports: ReportFiles,
     *,

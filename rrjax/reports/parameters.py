@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -50,6 +51,37 @@ def check_epsilon(epsilon: float) -> float:
     if problem is not None or number is None:
         raise refusal("epsilon", f"{option('epsilon')} {problem}", value=epsilon)
     return number
+
+
+def epsilon_of(probability: float, num_categories: int | None, **others: Any) -> float:
+    """ε of randomized response from the probability of a true report: log(p·(K − 1) / (1 − p)), nats.
+
+    `others` are arguments beside which no probability is taken: `epsilon`, `mechanism`, and `data` with metadata.
+    """
+    name = option("probability")
+    problems = {
+        "epsilon": f"and {option('epsilon')} say the same: give one of them",
+        "mechanism": f"is of randomized response, and {option('mechanism')} names another mechanism, whose numbers are "
+        f"given by {option('parameters', '--parameter')}: leave {name} out",
+        "data": f"is for reports that do not say how they were randomized, and these do: leave {name} out",
+    }
+    problem = next((problems[other] for other, value in others.items() if value), None)
+    if problem is None and num_categories is None:
+        problem = f"needs {option('domain')}, all categories that are possible: ε follows from p and their number"
+    if problem is None:
+        smallest = 1 / (num_categories or 1)
+        try:
+            within = not isinstance(probability, bool | np.bool_) and smallest < float(probability) < 1
+        except (TypeError, ValueError):
+            within = False
+        if not within:
+            problem = (
+                f"must lie between 1/K = {smallest:.4g}, where reports say nothing about the values, and 1, where "
+                f"nothing is private; got {probability}"
+            )
+    if problem is not None or num_categories is None:
+        raise refusal("probability", f"{name} {problem}", value=probability)
+    return math.log(probability * (num_categories - 1) / (1 - probability))
 
 
 def in_order(name: str, given: str | Mapping[str, Any], domain: Domain | None) -> str:

@@ -35,7 +35,7 @@ from rrjax.mechanisms import (
 )
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE
-from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
+from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, epsilon_of, in_order, with_yes
 from rrjax.reports.reports import Reports, checked
 
 P = ParamSpec("P")
@@ -68,6 +68,7 @@ def read(
     *,
     column: str | None = None,
     epsilon: float | None = None,
+    probability: float | None = None,
     domain: Labels | None = None,
     mechanism: str | Design | TwoSamples | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -90,6 +91,8 @@ def read(
         column: Name of the column of reports; None for the only one, or for all columns that were randomized
             separately.
         epsilon: ε of randomized response, nats.
+        probability: In place of ε: the probability p = e^ε/(e^ε + K − 1) that a report is the true category; K is the
+            size of `domain`.
         domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
             name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
         mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed.
@@ -127,15 +130,20 @@ def read(
         wrong = f"is needed: mechanism {named} has two samples" if two else "is for a mechanism of two samples only"
         raise ArgumentError.about("sample", f"{problem}, and {wrong}", value=sample)
     known = as_domain(domain)
-    files = _files(data)
-    if files is None:
+    files, source = _files(data), None
+    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
+    if files is not None:
+        source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if probability is not None:
+        size = None if known is None else known.num_categories
+        says = None if source is None else source.columns()
+        epsilon = epsilon_of(probability, size, epsilon=epsilon is not None, mechanism=named, data=says)
+    if source is None:
         of_files = {"format": format, "header": header, "delimiter": delimiter, "sample": sample}
         argument = next((name for name, value in of_files.items() if value is not None), None)
         if argument is not None:
             raise ArgumentError.about(argument, "is of files, and this is a data frame")
         return _of_frame(data, column, epsilon, known, made, counts, missing)
-    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
     if two is None:
         return kind_of(source, epsilon, known, counts, made, named)
     from rrjax.reports.two_samples import read_two_samples
@@ -181,7 +189,11 @@ def kind_of(
 
 @in_float64
 def of_counts(
-    counts: ArrayLike, epsilon_or_mechanism: float | SupportMechanism, domain: Labels | None, column: str
+    counts: ArrayLike,
+    epsilon_or_mechanism: float | SupportMechanism | None,
+    domain: Labels | None,
+    probability: float | None,
+    column: str,
 ) -> Reports:
     """See `Reports.of_counts`."""
     numbers = np.asarray(counts)
@@ -193,6 +205,9 @@ def of_counts(
     _check_sizes(len(numbers), "counts", domain=known.num_categories)
     counted = CountedReports(numbers.astype(np.int64), known, column, int(numbers.sum()), 0, False)
     given: Any = epsilon_or_mechanism
+    if probability is not None:
+        kind = "mechanism" if isinstance(given, SupportMechanism) else "epsilon"
+        given = epsilon_of(probability, len(numbers), **{kind: given is not None})
     if isinstance(given, Design):
         return checked(of_design(counted, _fitting(given, known)))
     if isinstance(given, RandomizedResponse):

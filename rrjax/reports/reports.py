@@ -77,9 +77,10 @@ class Reports(ColumnQuestions):
     def of_counts(
         cls,
         counts: ArrayLike,
-        epsilon_or_mechanism: float | SupportMechanism,
+        epsilon_or_mechanism: float | SupportMechanism | None = None,
         domain: Labels | None = None,
         *,
+        probability: float | None = None,
         column: str = "report",
     ) -> Reports:
         """The reports of a table of counts.
@@ -88,6 +89,7 @@ class Reports(ColumnQuestions):
             counts: `[K]`, whole numbers: how many reports name each category.
             epsilon_or_mechanism: ε of randomized response, nats; or randomized response itself, or a survey design.
             domain: The labels of the K categories; None is 0 … K − 1.
+            probability: In place of ε, the probability that a report is the true category, in (1/K, 1).
             column: What was asked, for sentences and figures.
 
         Returns:
@@ -103,7 +105,7 @@ class Reports(ColumnQuestions):
         """
         from rrjax.reports.reading import of_counts
 
-        return of_counts(counts, epsilon_or_mechanism, domain, column)
+        return of_counts(counts, epsilon_or_mechanism, domain, probability, column)
 
     @classmethod
     def of_tally(
