@@ -245,7 +245,7 @@ def deliver(answer: Answer, command: str, output: Output) -> None:
         if output.plot is not None and type(answer).figure is Answer.figure:
             answer.figure()  # says that there is none, before a file is written
         if output.out is not None:
-            io.write_table(output.out, answer.columns)
+            answer.write(output.out, output.top)
         if output.plot is not None:
             draw(output.plot, answer.figure)
         facts: dict[str, Any] = {}
@@ -264,7 +264,8 @@ def deliver(answer: Answer, command: str, output: Output) -> None:
         with ending_at_once():
             words = answer.words
     explain(words, output.explain, answer.page)
-    show_files({answer.written: output.out, "Figure": output.plot})
+    of_people = output.out is not None and output.out.suffix.lower() == ".tex"
+    show_files({"Table" if of_people else answer.written: output.out, "Figure": output.plot})
 
 
 def show_blocks(blocks: Iterable[Block]) -> None:

@@ -15,6 +15,7 @@ from outlets import check_outlets, check_refusal  # noqa: E402
 from refusals import refused  # noqa: E402
 
 import rrjax  # noqa: E402
+from rrjax import io  # noqa: E402
 from rrjax import reports as answers  # noqa: E402
 from rrjax.data.errors import ArgumentError, DataError  # noqa: E402
 from rrjax.mechanisms import DESIGNS, MECHANISMS  # noqa: E402
@@ -142,9 +143,38 @@ def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     page = shares._repr_html_()
     assert "&lt;b&gt;grey" in page
     assert "<b>grey" not in page
+    assert "\\x" not in page  # spaces before units are no control characters
     assert len(repr(shares).splitlines()) < 20
     many = rrjax.Reports.of_counts(np.arange(1, 5001), 2.0).shares()
     assert len(repr(many).splitlines()) < 30
+
+
+ODD = ["50%_#${}~^&", "[18,30)", "*", "a\\b\tc"]
+
+
+@pytest.mark.long
+def test_a_table_for_latex_is_that_of_the_terminal(tmp_path, invoke):
+    pytest.importorskip("tabulate", reason="tables of LaTeX need rrjax[tables]")
+    shares = rrjax.Reports.of_counts([600, 250, 150, 140], 2.0, ODD).shares()
+    shares.write(tmp_path / "s.tex", top=3)
+    lines = (tmp_path / "s.tex").read_text("utf-8").splitlines()
+    assert lines[0] == f"% {shares.title}"
+    shown = [line for line in lines if line and not line.startswith("%")]
+    assert shown[0] == r"\begin{tabular}{lrrrrrr}"
+    assert "interval" in shown[2]
+    rows = [line.removesuffix(r" \\").strip() for line in shown[4:-2]]
+    labels = [r"50\%\_\#\$\{\}\textasciitilde{}\^{}\&", "{}[18,30)", "{}*"]
+    for row, label, cells in zip(rows, labels, shares.cells(3).rows, strict=True):
+        numbers = [cell.replace("%", r"\%").replace("●", r"$\bullet$") for cell in cells[1:-1]]
+        assert [cell.strip() for cell in row.removeprefix(label).split(" & ")] == ["", *numbers]
+    assert lines[lines.index(r"\end{tabular}") + 1] == f"% {shares.cells(3).rest}"
+    assert shares.to_latex().count(r"a\textbackslash{}b") == 1
+    io.write_table(tmp_path / "c.csv", {"answer": np.array(ODD), "n": np.array([600, 250, 150, 140])})
+    line = ("estimate", tmp_path / "c.csv", "--counts", "n", "--epsilon", 2, "--top", 3, "--out", tmp_path / "c.tex")
+    invoke.done(*line)
+    assert [each for each in (tmp_path / "c.tex").read_text("utf-8").splitlines() if " & " in each] == [
+        line for line in lines if " & " in line
+    ]
 
 
 def test_reports_that_contradict_their_mechanism_say_so_and_advise_nothing():
