@@ -48,7 +48,7 @@ class Wish:
         list[int] | None,
         typer.Option(help="Of the paper only this figure, 1 to 10. Repeatable.", rich_help_panel=GRID),
     ] = None
-    seeds: Annotated[
+    num_seeds: Annotated[
         int | None, typer.Option(help="Simulated collections of every configuration.", rich_help_panel=GRID)
     ] = None
     seed: Annotated[
@@ -81,7 +81,7 @@ class Wish:
     def changes(self) -> dict[str, Any]:
         """Arguments of a study that the flags replace."""
         estimators = {"estimators": list(self.estimator)} if self.estimator else {}
-        return estimators | ({} if self.seeds is None else {"num_seeds": self.seeds})
+        return estimators | ({} if self.num_seeds is None else {"num_seeds": self.num_seeds})
 
 
 @dataclasses.dataclass
@@ -134,7 +134,7 @@ def study(
 
     rrjax study paper --out paper
 
-    rrjax study paper --figure 1 --seeds 20
+    rrjax study paper --figure 1 --num-seeds 20
 
     rrjax study data visits.csv --column page --domain pages.txt
 
@@ -269,7 +269,7 @@ def _flag_of(argument: str | None, wish: Wish, machine: Machine) -> str | None:
         return "--out"
     given = {
         "estimators": ("--estimator", wish.estimator),
-        "num_seeds": ("--seeds", wish.seeds),
+        "num_seeds": ("--num-seeds", wish.num_seeds),
         "seed": ("--seed", wish.seed),
         "epsilon": ("--epsilon", wish.epsilon),
         "batch_size": ("--batch-size", machine.batch_size),
