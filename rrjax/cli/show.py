@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, ending_at_once, unwinding
-from rrjax.data.errors import Contradiction, MissingPackage, UsageError
+from rrjax.data.errors import NUMBER_SPACES, Contradiction, MissingPackage, UsageError
 from rrjax.reports import form
 from rrjax.reports.answer import Answer, Block, Caution, Cells, Heading
 from rrjax.reports.form import plain
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from rrjax.cli.options import Output
 
 USAGE, BAD_DATA = 2, 3
-_UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
-"""Spaces at which a line is not broken: between a number and its unit, and around the sign before a number."""
 _HELD = {"\N{NO-BREAK SPACE}": "\ue000", " ": "\ue001"}
 """Placeholders of spaces while lines are broken, because rich breaks lines at no-break spaces."""
 _GAP = 2  # between columns
@@ -53,7 +50,7 @@ class _Prose:
 
     def __init__(self, text: Text) -> None:
         self._text = text.copy()
-        held = _UNIT.sub(_HELD[" "], text.plain).replace("\N{NO-BREAK SPACE}", _HELD["\N{NO-BREAK SPACE}"])
+        held = NUMBER_SPACES.sub(_HELD[" "], text.plain).replace("\N{NO-BREAK SPACE}", _HELD["\N{NO-BREAK SPACE}"])
         self._text.plain = held
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

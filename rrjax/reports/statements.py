@@ -29,7 +29,7 @@ Groups: TypeAlias = str | Mapping[Any, Any] | Iterable[str | Mapping[Any, Any]]
 """Groups of categories: texts such as "young=0:29" or "north=Oslo,Rome", and labels, or such texts, by name."""
 Population: TypeAlias = str | os.PathLike[str] | Mapping[Any, float]
 """Sizes of levels in a population: a file of two columns, or sizes by level."""
-LONGEST_LEVEL = 24
+LONGEST_LEVEL = 40
 """Characters of a level in a table."""
 
 
