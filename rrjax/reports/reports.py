@@ -292,8 +292,9 @@ class Reports(ColumnQuestions):
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the unbiased estimate of the share of an empty category; the largest if they differ."""
-        return math.sqrt(np.max(self.rates.variance(0)) / self.num_reports)
+        """Standard error of the unbiased estimate of the share of an empty category: of yes, or the largest of all."""
+        variances = np.broadcast_to(self.rates.variance(0), self.num_categories)
+        return math.sqrt((np.max(variances) if self.yes is None else variances[self.yes]) / self.num_reports)
 
     def facts(self) -> dict[str, Any]:
         return {
