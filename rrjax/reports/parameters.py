@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rrjax.data.errors import option, refusal
+from rrjax.data.number_text import plain
 from rrjax.io.domain import Domain
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 
 if TYPE_CHECKING:
+    from rrjax.io.source import Source
     from rrjax.mechanisms import Design
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
@@ -29,7 +31,8 @@ MEANINGS = {
 def check_epsilon(epsilon: float) -> float:
     """Returns ε; refuses one that no collection can have."""
     try:
-        number = None if isinstance(epsilon, bool | np.bool_) else float(epsilon)
+        given = plain(epsilon) if isinstance(epsilon, str) else epsilon
+        number = None if isinstance(given, bool | np.bool_) else float(given)
     except (TypeError, ValueError):
         number = None
     problem = None
@@ -50,6 +53,15 @@ def check_epsilon(epsilon: float) -> float:
     if problem is not None or number is None:
         raise refusal("epsilon", f"{option('epsilon')} {problem}", value=epsilon)
     return number
+
+
+def check_true(source: Source, argument: str = "truth", flag: str | None = None) -> None:
+    """Refuses files of randomized reports where true values are wanted."""
+    if source.columns():
+        file = source.files()[0]
+        named = option(argument, flag)
+        problem = f"{named} {file} holds randomized reports, not true values: give those that were randomized"
+        raise refusal(argument, problem, flag=flag, value=file)
 
 
 def in_order(name: str, given: str | Mapping[str, Any], domain: Domain | None) -> str:

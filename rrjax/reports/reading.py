@@ -22,7 +22,7 @@ from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
-from rrjax.io.source import FrameRows, FrameSource, Source, copies, identity
+from rrjax.io.source import FrameRows, FrameSource, Source, as_texts, copies, identity
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
@@ -126,6 +126,7 @@ def read(
         problem = "says which of two samples a row is of"
         wrong = f"is needed: mechanism {named} has two samples" if two else "is for a mechanism of two samples only"
         raise ArgumentError.about("sample", f"{problem}, and {wrong}", value=sample)
+    missing = as_texts(missing)
     known = as_domain(domain)
     files = _files(data)
     if files is None:
@@ -316,6 +317,9 @@ def read_source(
             value=name,
         )
     if metadata is not None:
+        if counts is not None:
+            problem = f"{option('counts')} is for files of counts, and {name} holds reports"
+            raise refusal("counts", problem, value=counts)
         mechanism = mechanism_of(metadata, name)
         metadata.check(name, column=source.column, epsilon=epsilon, domain=domain)
         epsilon = metadata.effective_epsilon
@@ -331,7 +335,7 @@ def read_source(
                 value=epsilon,
             )
         if mechanism.name != rrjax.RandomizedResponse.name:
-            return checked(_tallied(source, name, epsilon, counts))
+            return checked(_tallied(source, name, epsilon))
     if epsilon is None:
         raise refusal(
             "epsilon",
@@ -435,8 +439,7 @@ def _of_frame(frame, column, epsilon, domain, design, counts, missing):
     if column is None:
         column = _only_column(frame, counts)
     counted = io.count_frame(frame, domain, column=column, counts=counts, missing=missing)
-    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    rows = FrameSource(column=column, missing=tokens, rows=FrameRows(frame))
+    rows = FrameSource(column=column, missing=missing, rows=FrameRows(frame))
     given: dict[str, Any] = {"from_counts": counts is not None, "frame": rows}
     if design is not None:
         if epsilon is not None:
@@ -501,11 +504,8 @@ def of_design(counted, made, source=None, from_counts=True):
     return Reports(counted, float(made.epsilon), tallied_answers(counted, made), source, from_counts)
 
 
-def _tallied(source, name, epsilon, counts):
+def _tallied(source, name, epsilon):
     """Reports of another mechanism than randomized response."""
-    if counts is not None:
-        problem = f"{option('counts')} is for files of counts, and {name} holds reports"
-        raise refusal("counts", problem, value=counts)
     if source.missing:
         raise refusal(
             "missing",
