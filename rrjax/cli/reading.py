@@ -26,6 +26,7 @@ from rrjax.mechanisms.table import RANDOMIZED_RESPONSE
 
 if TYPE_CHECKING:
     from rrjax.cli.design import SurveyDesign
+    from rrjax.reports.by_respondent import ByRespondentReports
     from rrjax.reports.kind import Kind
     from rrjax.reports.reports import Reports
 
@@ -152,6 +153,8 @@ def read_any(
         if design.of_two_samples:
             two = design.two_samples(), design.yes, sample
             return read_two_samples(source, files.domain, *two, epsilon, counts)
+        if design.by_respondent:
+            return read_answers(files, epsilon, design)
         if joint is not None and source.column is None:
             given = {"epsilon": epsilon, "mechanism": design.mechanism, "domain": files.domain, "counts": counts}
             return columns_of(source, given, QUESTIONS[joint])
@@ -168,6 +171,16 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
     computed = metadata is not None and metadata.mechanism.name != RANDOMIZED_RESPONSE
     with ending_at_once() if computed or made[0] is not None else nullcontext():
         return read_source(files.source, epsilon, files.domain, files.reading.counts, *made)
+
+
+def read_answers(files: Files, epsilon: float | None, design: SurveyDesign) -> ByRespondentReports:
+    """Counts the answers of respondents who had different designs."""
+    from rrjax.reports.by_respondent import read_by_respondent
+
+    name, given = design.mechanism, design.given
+    if name is None:
+        raise UsageError.about("--parameter", "is one of a survey design: name it with --mechanism")
+    return read_by_respondent(files.source, files.domain, name, given, epsilon, files.reading.counts)
 
 
 def parse_domain(text: str | None) -> Domain | None:

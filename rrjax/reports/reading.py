@@ -92,9 +92,11 @@ def read(
         epsilon: ε of randomized response, nats.
         domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
             name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
-        mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed.
+        mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed. "@design" takes the
+            design of each respondent from the column `design`.
         parameters: The parameters of a design that is named: numbers, lists of them, or texts such as "2/3". "yes" is
-            the label of the yes, where it does not say so itself.
+            the label of the yes, where it does not say so itself. "@p" takes a parameter from the column `p`, row by
+            row; designs without it ignore that column.
         sample: For a design of two samples: the column that says which sample a row is of, and its two levels in the
             order of the parameters, such as "question=sensitive,anchor".
         counts: Name of a column of counts, if the table holds counts already.
@@ -105,8 +107,9 @@ def read(
 
     Returns:
         `Reports` of one column; of files of several rounds of a longitudinal protocol `reports.Rounds`, of files that
-        were randomized differently `reports.Groups`, of a design of two samples `reports.TwoSampleReports`, of numbers
-        `reports.Numbers`, of several columns, if none is named, `reports.SeparateColumns`.
+        were randomized differently `reports.Groups`, of designs by respondent `reports.ByRespondentReports`, of a
+        design of two samples `reports.TwoSampleReports`, of numbers `reports.Numbers`, of several columns, if none is
+        named, `reports.SeparateColumns`.
 
     Raises:
         DataError: A file, column, row or metadata that cannot be used.
@@ -119,8 +122,10 @@ def read(
         >>> reports.num_reports, reports.counts.tolist()
         (1000, [600, 400])
     """
-    two = _two_samples(mechanism, parameters)
-    made = _design_of(mechanism, parameters) if two is None else None
+    from rrjax.reports.by_respondent import is_by_respondent, read_by_respondent
+
+    by_respondent, two = is_by_respondent(mechanism, parameters), _two_samples(mechanism, parameters)
+    made = design_of(mechanism, parameters) if two is None and not by_respondent else None
     named = mechanism.name if isinstance(mechanism, Design | TwoSamples) else mechanism or ""
     if (two is None) is not (sample is None):
         problem = "says which of two samples a row is of"
@@ -134,9 +139,15 @@ def read(
         argument = next((name for name, value in of_files.items() if value is not None), None)
         if argument is not None:
             raise ArgumentError.about(argument, "is of files, and this is a data frame")
-        return _of_frame(data, column, epsilon, known, made, counts, missing)
+        if not by_respondent:
+            return _of_frame(data, column, epsilon, known, made, counts, missing)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if files is None:
+        source: Source = FrameSource(column=column, missing=tokens, rows=FrameRows(data))
+    else:
+        source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if by_respondent:
+        return read_by_respondent(source, known, str(mechanism), parameters or {}, epsilon, counts)
     if two is None:
         return kind_of(source, epsilon, known, counts, made, named)
     from rrjax.reports.two_samples import read_two_samples
@@ -386,7 +397,7 @@ def _files(data):
     return None
 
 
-def _design_of(mechanism, parameters):
+def design_of(mechanism: Any, parameters: Mapping[str, Any] | None) -> Any:
     """The function that makes the design of a domain; None without one."""
     if isinstance(mechanism, Design):
         if parameters is not None:

@@ -294,6 +294,10 @@ class Reports(ColumnQuestions):
             return self.tallied.mechanism
         return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
 
+    def mechanism_of(self, kept: np.ndarray) -> SupportMechanism:
+        """The mechanism of some rows, booleans `[N]`: that of all."""
+        return self.mechanism
+
     @property
     def rates(self) -> Rates:
         """The rates of the mechanism, as Python numbers: JAX would compile a program for every operation on them."""
@@ -346,10 +350,10 @@ class Reports(ColumnQuestions):
         )
 
 
-def checked(reports: Reports) -> Reports:
-    """The reports, with the warnings that precede their estimates; refuses a single report."""
+def checked(reports: Reports, least: int = 2) -> Reports:
+    """The reports, with the warnings that precede their estimates; refuses fewer than `least`."""
     counted, number = reports.counted, reports.num_reports
-    if number < 2:
+    if number < least:
         raise DataError(
             f"{reports.name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?",

@@ -107,7 +107,8 @@ def test_bands_are_no_numbers(tmp_path):
     with pytest.raises(ValueError, match="number of nats"):
         rrjax.read(path, column="band", epsilon="1_0")
     with pytest.raises(ValueError, match="one number"):
-        rrjax.read(path, column="band", domain=["18_24", "25_34"], mechanism="warner", parameters={"truth_probability": "0_1/3"})
+        third = {"truth_probability": "0_1/3"}
+        rrjax.read(path, column="band", domain=["18_24", "25_34"], mechanism="warner", parameters=third)
 
 
 @pytest.mark.parametrize("missing", [9, [9], [9, None], (9.0,), "9"])
