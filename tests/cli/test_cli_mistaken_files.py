@@ -51,6 +51,11 @@ def test_reports_are_no_true_values(files, name, monkeypatch):
         assert "holds randomized reports, not true values" in files.refuses(flag, *line)
 
 
+def test_reports_are_no_answers_to_designs_of_a_column(files):
+    line = ("estimate", "r.parquet", "--column", "answer", "--domain", "no,yes")
+    files.refuses("--mechanism", *line, "--mechanism", "@Age_1")
+
+
 def test_reports_are_not_compared_with_themselves(files):
     read = ("--column", "answer", "--domain", "no,yes", "--epsilon", "1")
     for more in ((), ("--against-column", "answer")):

@@ -106,8 +106,8 @@ def test_bands_are_no_numbers(tmp_path):
         reports.group(["18_24"], weights="a")
     with pytest.raises(ValueError, match="number of nats"):
         rrjax.read(path, column="band", epsilon="1_0")
+    third = {"truth_probability": "0_1/3"}
     with pytest.raises(ValueError, match="one number"):
-        third = {"truth_probability": "0_1/3"}
         rrjax.read(path, column="band", domain=["18_24", "25_34"], mechanism="warner", parameters=third)
 
 

@@ -92,6 +92,17 @@ def test_rows_are_those_that_were_counted(tmp_path, question, design, change):
     assert "was changed" in str(told.value)
 
 
+def test_answers_by_respondent_are_those_that_were_counted(tmp_path):
+    columns = {"answer": ["no", "yes"] * 60, "truth": ["0.2"] * 60 + ["0.8"] * 60, "age": [*range(60)] * 2}
+    frame, path = polars.DataFrame(columns), tmp_path / "r.csv"
+    frame.write_csv(path)
+    made = {"mechanism": "warner", "parameters": {"truth_probability": "@truth"}}
+    reports = rrjax.read(path, column="answer", domain=["no", "yes"], **made)
+    frame.reverse().write_csv(path)
+    with refused(error=DataError, file=str(path)):
+        reports.regress(covariates=["age"])
+
+
 @pytest.mark.long
 def test_coded_reports_are_those_that_were_counted(tmp_path, invoke):
     text = "a,g\n" + "x,n\ny,s\nx,s\n" * 60
