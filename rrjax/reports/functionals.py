@@ -229,17 +229,19 @@ def parts_of(
     source.check_unchanged()
     answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
     there = np.logical_and.reduce([answered, *(~each.missing for each in (public, weights) if each is not None)])
-    chosen = [("all", there)]
-    if public is not None:
-        chosen += [(level, there & (public.values == code)) for code, level in enumerate(public.levels or [])]
+    chosen = [("all", np.flatnonzero(there))]
+    if public is not None:  # one sort takes half as long as a comparison for each of 60 levels
+        levels, codes = public.levels or (), np.where(there, public.values + 1, 0).astype(np.uint8)
+        ends = np.cumsum(np.bincount(codes, minlength=len(levels) + 1))
+        chosen += zip(levels, np.split(np.argsort(codes, kind="stable"), ends)[1:], strict=False)
     parts = []
     for name, rows in chosen:
-        if weights is None and rows.any():
+        if weights is None and len(rows):
             data = _counted(reports, values[rows])
-            parts.append(Part(name, int(rows.sum()), data, values[rows] if tallied else None))
+            parts.append(Part(name, len(rows), data, values[rows] if tallied else None))
         elif weights is not None and weights.values[rows].any():
             counts = inference.weighted_counts(values[rows], weights.values[rows], domain.num_categories)
-            parts.append(Part(name, int(rows.sum()), counts))
+            parts.append(Part(name, len(rows), counts))
     if not parts:
         name, problem = (by, "no row has a level and a report") if weights is None else (weighted_by, NO_WEIGHT)
         raise io.DataError(f"{reports.name}, column {name!r}: {problem}", file=source.files()[0], column=name)

@@ -321,7 +321,8 @@ class Shares(Answer):
     def headings(self) -> list[str]:
         """The names of the estimates in tables; the closest is called so only if the reports determine it."""
         return [
-            each.title if self.named or each.undetermined else PLAIN[each.estimator.name] for each in self.estimates
+            each.title if self.named or (each.undetermined and self._undetermined) else PLAIN[each.estimator.name]
+            for each in self.estimates
         ]
 
     @cached_property
