@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 PANEL, WHICH = "Which survey design", "Which mechanism"
 DESIGNS, TWO_SAMPLES = names_in("DESIGNS"), names_in("TWO_SAMPLES")
 MECHANISMS, ORDERED, PROTOCOLS = (names_in(part) for part in ("MECHANISMS", "ORDERED", "PROTOCOLS"))
+READ = (
+    "reports of {} are read with their metadata (`rrjax randomize` writes them), support counts with --num-users, and "
+    "randomized response with --epsilon alone; --mechanism names a survey design"
+)
+"""What is said of a mechanism that is no design, where its reports are read."""
 RANDOMIZING = [name for name in DESIGNS if TABLE[name].parameters]
 """The designs that protect somebody: all but direct questioning."""
 KNOWN = [*DESIGNS, *TWO_SAMPLES]
@@ -40,12 +45,9 @@ def design_name(text: str) -> str:
     if text.startswith("@"):
         return text
     name = full_name(text)
-    if name in MECHANISMS or name in ORDERED or name in PROTOCOLS:
-        raise typer.BadParameter(
-            f"reports of {name} are read with their metadata (`rrjax randomize` writes them), and those of "
-            "randomized response with --epsilon alone; --mechanism names a survey design"
-        )
-    return _among(text, KNOWN)
+    if name in ORDERED or name in PROTOCOLS:
+        raise typer.BadParameter(READ.format(name))
+    return _among(text, [*KNOWN, *MECHANISMS])
 
 
 def randomizer_name(text: str) -> str:
@@ -233,6 +235,9 @@ class SurveyDesign:
         if self.by_respondent:
             problem = "takes a column (@) in `rrjax estimate` and `rrjax regress` only: give one design for all"
             raise UsageError.about("--mechanism", problem, value=self.mechanism)
+        if self.mechanism in MECHANISMS:
+            message = f"--mechanism: {READ.format(self.mechanism)}"
+            raise UsageError(message, flag="--mechanism", value=self.mechanism)
         return (None, "") if self.mechanism is None else (self.made, self.mechanism)
 
     @property

@@ -79,6 +79,10 @@ class Reading:
         READS,
     ] = None
     counts: Annotated[str | None, _flag(help="The file holds counts already: the column they are in.")] = None
+    num_users: Annotated[
+        int | None,
+        _flag(min=1, help="The counts are support counts of a --mechanism of K and ε: the number of users."),
+    ] = None
     format: Annotated[Format | None, _flag(help="Format, if the name of the file does not tell it.")] = None
     header: Annotated[bool | None, _flag("--header/--no-header", help="Whether a CSV starts with column names.")] = None
     delimiter: Annotated[str | None, _flag(help="The character between the columns of a CSV, or 'tab'.")] = None
@@ -149,6 +153,8 @@ def read_any(
     from rrjax.reports.two_samples import read_two_samples
 
     source, counts = files.source, files.reading.counts
+    if files.reading.num_users is not None:
+        return read_collection(files, epsilon, design)
     with ending_at_once():
         if design.of_two_samples:
             two = design.two_samples(), design.yes, sample
@@ -163,8 +169,12 @@ def read_any(
 
 def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:
     """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
-    from rrjax.reports.reading import read_source
+    from rrjax.reports.reading import read_source, read_support
 
+    if (num_users := files.reading.num_users) is not None:
+        name = None if design is None else design.mechanism
+        with ending_at_once():
+            return read_support(files.source, epsilon, files.domain, files.reading.counts, name, num_users)
     made = (None, "") if design is None else design.maker
     metadata = files.source.metadata()
     # JAX computes the tally of most mechanisms, and their files are read by DuckDB.

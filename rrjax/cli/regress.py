@@ -28,7 +28,7 @@ class RegressionOutput(Output):
     ] = None
 
 
-@flags(without=("column", "counts", "items", "top"))
+@flags(without=("column", "counts", "num_users", "items", "top"))
 def regress(
     reports: Annotated[list[str], typer.Argument(metavar="FILES", help="Files of rows; globs work."), READS],
     outcome: Annotated[str, typer.Option(help="Column of randomized reports.")],

@@ -26,6 +26,7 @@ from rrjax.io.source import FrameRows, FrameSource, Source, as_texts, copies, id
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
+    MECHANISMS,
     TWO_SAMPLES,
     Design,
     PureMechanism,
@@ -34,7 +35,7 @@ from rrjax.mechanisms import (
     TwoSamples,
 )
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
-from rrjax.mechanisms.table import TABLE
+from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
 from rrjax.reports.reports import Reports, checked
 
@@ -73,6 +74,7 @@ def read(
     parameters: Mapping[str, Any] | None = None,
     sample: str | None = None,
     counts: str | None = None,
+    num_users: int | None = None,
     missing: Sequence[str] = (),
     format: Literal["csv", "tsv", "parquet", "jsonl", "transactions"] | None = None,  # noqa: A002
     header: bool | None = None,
@@ -100,6 +102,8 @@ def read(
         sample: For a design of two samples: the column that says which sample a row is of, and its two levels in the
             order of the parameters, such as "question=sensitive,anchor".
         counts: Name of a column of counts, if the table holds counts already.
+        num_users: The number of users, if these are support counts: how many reports of a `mechanism` of K and ε, such
+            as "oue", support each category.
         missing: Texts that stand for a missing answer; empty cells always do.
         format: Format of files whose names do not say it.
         header: Whether a CSV starts with the names of columns; None looks.
@@ -125,7 +129,8 @@ def read(
     from rrjax.reports.by_respondent import is_by_respondent, read_by_respondent
 
     by_respondent, two = is_by_respondent(mechanism, parameters), _two_samples(mechanism, parameters)
-    made = design_of(mechanism, parameters) if two is None and not by_respondent else None
+    other = two is not None or by_respondent or num_users is not None
+    made = None if other else design_of(mechanism, parameters)
     named = mechanism.name if isinstance(mechanism, Design | TwoSamples) else mechanism or ""
     if (two is None) is not (sample is None):
         problem = "says which of two samples a row is of"
@@ -139,13 +144,15 @@ def read(
         argument = next((name for name, value in of_files.items() if value is not None), None)
         if argument is not None:
             raise ArgumentError.about(argument, "is of files, and this is a data frame")
-        if not by_respondent:
+        if not by_respondent and num_users is None:
             return _of_frame(data, column, epsilon, known, made, counts, missing)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
     if files is None:
         source: Source = FrameSource(column=column, missing=tokens, rows=FrameRows(data))
     else:
         source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if num_users is not None:
+        return read_support(source, epsilon, known, counts, mechanism, num_users)
     if by_respondent:
         return read_by_respondent(source, known, str(mechanism), parameters or {}, epsilon, counts)
     if two is None:
@@ -355,6 +362,35 @@ def read_source(
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
     return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
+
+
+@in_float64
+def read_support(
+    source: Source, epsilon: float | None, domain: Domain | None, counts: str | None, mechanism: Any, num_users: int
+) -> Reports:
+    """Reads a table of support counts of a mechanism of K and ε; arguments and errors are as of `rrjax.read`."""
+    of_users = option("num_users")
+    name = full_name(mechanism) if isinstance(mechanism, str) else ""
+    for argument, given, what in (
+        ("counts", counts, "the column of support counts"),
+        ("epsilon", epsilon, "the ε of the mechanism, nats"),
+        ("domain", domain, "all categories"),
+    ):
+        if given is None:
+            raise refusal(argument, f"{of_users} needs {option(argument)}, {what}")
+    if name not in MECHANISMS or name == RandomizedResponse.name:
+        known = ", ".join(each for each in MECHANISMS if each != RandomizedResponse.name)
+        problem = f"{of_users} needs {option('mechanism')}, whose reports support the categories: one of {known}"
+        raise refusal("mechanism", problem, value=mechanism)
+    assert counts is not None
+    counted = io.read_counts(source, counts, domain)
+    made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
+    most = int(counted.counts.max())
+    if not most <= num_users < MOST_REPORTS:
+        problem = f"{num_users:,} is below {most:,}, the support of one category: a report supports a category once"
+        raise refusal("num_users", f"{of_users} {problem}", value=num_users)
+    tally = Tally(as_jax_integers(counted.counts), as_jax_integers(np.asarray(num_users)), rates=made.rates)
+    return dataclasses.replace(of_tally(tally, made, counted.domain, counted.column), source=source)
 
 
 def check_round(source: Source, metadata: Metadata) -> None:

@@ -189,3 +189,34 @@ def test_two_samples_from_a_table_of_counts(survey):
     found = json.loads(survey.done("estimate", "dice.csv", *COLUMNS, *forced, "--counts", "n", "--json"))
     assert found["counts"] == [[400, 600], [550, 450]]
     assert found["num_missing"] == 0
+
+
+@pytest.mark.long  # an estimate by whole counts
+def test_support_counts_from_a_table(invoke):
+    import jax
+
+    polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
+    mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(3, 2.0)
+    tally = mechanism.collect(jax.random.key(0), np.asarray([600, 300, 100]))
+    support = [int(each) for each in tally.support]
+    Path("support.csv").write_text("label,n\n" + "\n".join(map("{},{}".format, "abc", support)) + "\n")
+    line = "estimate", "support.csv", "--column", "label", "--counts", "n", "--domain", "a,b,c", "--mechanism", "oue"
+    given = {"column": "label", "counts": "n", "domain": ["a", "b", "c"], "epsilon": 2.0, "num_users": 1000}
+    answer = rrjax.read("support.csv", mechanism="oue", **given).shares()
+    check_outlets(answer, invoke, *line, "--epsilon", 2, "--num-users", 1000)
+    wanted = rrjax.Reports.of_tally(tally, mechanism, ["a", "b", "c"]).shares().columns
+    for name, column in answer.columns.items():
+        np.testing.assert_array_equal(column, wanted[name])
+    frame = rrjax.read(polars.read_csv("support.csv"), mechanism="oue", **given)
+    assert frame.counts.tolist() == support
+    for flags, flag in (
+        (("--epsilon", 2), "--mechanism"),
+        (("--num-users", 1000), "--epsilon"),
+        (("--epsilon", 2, "--num-users", max(support) - 1), "--num-users"),
+        (("--epsilon", 2, "--num-users", 0), "--num-users"),
+    ):
+        code, _, said = invoke(*line, *flags)
+        assert code == 2, said
+        assert blames(invoke.error, flag), said
+    with refused("mechanism"):
+        rrjax.read("support.csv", mechanism="warner", **given)
