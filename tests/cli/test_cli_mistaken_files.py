@@ -35,7 +35,7 @@ def test_the_columns_that_were_named_are_kept_and_randomized(files):
 @pytest.mark.parametrize("name", ["r.parquet", "h.parquet"])
 @pytest.mark.parametrize("command", [("estimate",), ("compare",), ("report", "--out", "p.html"), ("test", "fit")])
 def test_reports_are_no_counts(files, name, command):
-    assert "is for files of counts" in files.refuses("--counts", *command, name, "--counts", "n")
+    files.refuses("--counts", *command, name, "--counts", "n")
 
 
 @pytest.mark.parametrize("name", ["r.parquet", "h.parquet"])
@@ -48,7 +48,8 @@ def test_reports_are_no_true_values(files, name, monkeypatch):
         ("--truth", "compare", "r.parquet", "--truth", name),
         ("--against", "test", "fit", "r.parquet", "--against", name),
     ):
-        assert "holds randomized reports, not true values" in files.refuses(flag, *line)
+        files.refuses(flag, *line)
+        assert files.error.value == name
 
 
 def test_reports_are_no_answers_to_designs_of_a_column(files):
@@ -70,7 +71,7 @@ def test_labels_with_underscores_are_no_numbers(files):
     files.refuses("--mean", "estimate", *read, "--epsilon", "1", "--mean")
     files.refuses("--epsilon", "estimate", *read, "--epsilon", "1_0")
     error = files.said(3, "estimate", *read, "--epsilon", "1", "--weights", "weight")
-    assert "is no number" in error
+    assert (files.error.column, files.error.row) == ("weight", 1)
     assert "--factors" not in error  # which estimate does not have
     waves = ("--mechanism", "square-wave", "--epsilon", "1", "--out", "w.parquet")
     files.refuses("--range", "randomize", "b.csv", "--column", "band", "--range", "0,5_000", *waves)
@@ -91,4 +92,4 @@ def test_a_name_that_is_too_long_is_said_of_its_file(files):
 
 
 def test_one_answer_twice_is_no_file_twice(files):
-    assert "there is no such file" in files.said(3, "estimate", "yes", "yes", "--epsilon", "1")
+    assert "twice" not in files.said(3, "estimate", "yes", "yes", "--epsilon", "1")

@@ -87,9 +87,8 @@ def test_rows_are_those_that_were_counted(tmp_path, question, design, change):
         time = path.stat().st_mtime_ns
         path.write_text(path.read_text().replace("red", "tan", 1))
         os.utime(path, ns=(time, time))
-    with refused(error=DataError, file=reports.files.files()[0]) as told:
+    with refused(error=DataError, file=reports.files.files()[0]):
         QUESTIONS[question](reports)
-    assert "was changed" in str(told.value)
 
 
 def test_answers_by_respondent_are_those_that_were_counted(tmp_path):
@@ -144,21 +143,22 @@ def test_values_that_are_no_labels_are_named():
     frame["stamp"] = frame["day"].astype("category")
     frame["kind"] = pandas.Categorical(frame["month"])
     for column in ("band", "stamp"):
-        with pytest.raises(DataError, match="is no label"):
+        with refused(error=DataError):  # no TypeError
             rrjax.read(frame, column=column, epsilon=1.0)
-    with pytest.raises(DataError, match="is no label"):
+    with refused(error=DataError):
         rrjax.read(frame, column="a", domain=list(frame["band"].cat.categories), epsilon=1.0)
     reports = rrjax.read(frame, column="a", epsilon=1.0)
     for column in ("band", "month", "kind"):
-        with pytest.raises(DataError, match="Make them text"):
+        with refused(error=DataError, column=column) as told:
             reports.by(column, group=["x"])
+        assert "randomize" not in str(told.value)  # which no file of bands comes from
     assert {"2020-01-01 00:00:00", "2020-01-02 00:00:00"} < set(reports.by("day", group=["x"]).columns["of"])
 
 
 def test_estimates_that_agree_are_reported():
     answer = rrjax.Reports.of_counts([500300, 499700], 2.0, ["no", "yes"]).shares()
     assert answer.estimate.undetermined
-    assert "is the same" in answer.advice
+    assert '"closest"' in answer.advice
     assert "unknown" not in answer.to_publish
 
 
