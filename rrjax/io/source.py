@@ -347,7 +347,7 @@ def _stamp(file: str) -> tuple[int, int, int] | None:
 
 def changed(file: str) -> DataError:
     """The error for data of which one part was read before a change, and another one after it."""
-    problem = "it was changed while it was read, so that its rows may not belong together: do it again."
+    problem = "it was changed since it was first read, so that its rows may not belong together: read it again."
     return DataError.at(file, problem)
 
 
