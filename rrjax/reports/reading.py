@@ -335,9 +335,7 @@ def read_source(
             value=name,
         )
     if metadata is not None:
-        if counts is not None:
-            problem = f"{option('counts')} is for files of counts, and {name} holds reports"
-            raise refusal("counts", problem, value=counts)
+        check_counts(source, counts)
         mechanism = mechanism_of(metadata, name)
         metadata.check(name, column=source.column, epsilon=epsilon, domain=domain)
         epsilon = metadata.effective_epsilon
@@ -382,8 +380,8 @@ def read_support(
         known = ", ".join(each for each in MECHANISMS if each != RandomizedResponse.name)
         problem = f"{of_users} needs {option('mechanism')}, whose reports support the categories: one of {known}"
         raise refusal("mechanism", problem, value=mechanism)
-    assert counts is not None
-    counted = io.read_counts(source, counts, domain)
+    check_counts(source, counts)
+    counted = count_source(source, domain, counts)
     made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
     most = int(counted.counts.max())
     if not most <= num_users < MOST_REPORTS:
@@ -510,6 +508,13 @@ def _only_column(frame, counts):
 def count_source(source: Source, domain: Domain | None, counts: str | None) -> CountedReports:
     """Counts the reports or values in files, or reads their counts from a column that is named."""
     return io.count_reports(source, domain) if counts is None else io.read_counts(source, counts, domain)
+
+
+def check_counts(source: Source, counts: str | None) -> None:
+    """Refuses a column of counts in files of reports."""
+    if counts is not None and source.columns():
+        problem = f"{option('counts')} is for files of counts, and {source.files()[0]} holds reports"
+        raise refusal("counts", problem, value=counts)
 
 
 def check_design(source, name, epsilon, domain, named):

@@ -36,6 +36,8 @@ def test_the_columns_that_were_named_are_kept_and_randomized(files):
 @pytest.mark.parametrize("command", [("estimate",), ("compare",), ("report", "--out", "p.html"), ("test", "fit")])
 def test_reports_are_no_counts(files, name, command):
     files.refuses("--counts", *command, name, "--counts", "n")
+    table = ("--num-users", 900, "--mechanism", "oue", "--epsilon", 1, "--domain", "no,yes")
+    files.refuses("--counts", "estimate", name, "--column", "answer", "--counts", "n", *table)
 
 
 @pytest.mark.parametrize("name", ["r.parquet", "h.parquet"])
