@@ -19,6 +19,7 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import QUESTIONS
 from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
+from rrjax.data.number_text import plain
 from rrjax.io.domain import Domain
 from rrjax.io.labels import labels_in
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE
@@ -41,7 +42,7 @@ def nats(text: str) -> float:
     """The number of nats of a text: a number, a fraction such as 3/2, or a natural logarithm such as log(3)."""
     inner = _LOGARITHM.fullmatch(text.strip())
     try:
-        value = float(Fraction((inner[1] or inner[2]) if inner else text))
+        value = float(Fraction(plain((inner[1] or inner[2]) if inner else text)))
         return math.log(value) if inner else value
     except (ValueError, ZeroDivisionError, OverflowError):
         raise typer.BadParameter(f"{text!r} is no number of nats, such as 1.1, 3/2 or 'log(3)'") from None
@@ -50,7 +51,7 @@ def nats(text: str) -> float:
 def fraction(text: str) -> float:
     """The number of a text, such as 0.7 or 2/3."""
     try:
-        return float(Fraction(text))
+        return float(Fraction(plain(text)))
     except (ValueError, ZeroDivisionError, OverflowError):
         raise typer.BadParameter(f"{text!r} is no number, such as 0.7 or 2/3") from None
 
@@ -135,22 +136,6 @@ class Files:
     def name(self) -> str:
         """The name of the first file, for messages."""
         return Path(self.source.files()[0]).name
-
-    @cached_property
-    def stamps(self) -> list[tuple[int, int, int] | None]:
-        """Size, time of the last change and number of each file, when first asked for; None without the file."""
-        return self._stamps()
-
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(file) for file in self.source.files()]
-
-    def check_unchanged(self) -> None:
-        """Raises `DataError` if a file was changed or replaced since `stamps` was first asked for."""
-        for file, before, now in zip(self.source.files(), self.stamps, self._stamps(), strict=True):
-            if now != before:
-                raise io.DataError.at(
-                    file, "it was changed while it was read, so that its rows may not belong together: do it again."
-                )
 
     @cached_property
     def source(self) -> io.Source:
@@ -259,11 +244,3 @@ def other_files(
     if column or form or counts:
         raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}", flag=flag)
     return None
-
-
-def _stamp(file: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(file)
-    except OSError:  # it is not there, or not any more
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ino

@@ -218,8 +218,10 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
     if what == "data":
         label = Path(files.paths[0]).name.split(".")[0]
         chosen = randomizer if randomizer.mechanism is not None else None
+        from rrjax.reports.parameters import check_true
         from rrjax.reports.reading import count_source
 
+        check_true(files.source, "files", "FILES")
         counted = count_source(files.source, files.domain, files.reading.counts)
         return [_of_users(label, counted, wish, (*paper.ESTIMATORS, *paper.ADAPTING), chosen)]
     try:

@@ -512,16 +512,16 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
         DataError: No file can be there.
     """
     place = Path(os.path.realpath(path))
-    if place.is_dir():
-        raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
-    if place.exists() and not place.is_file():
-        raise DataError(f"{path} is no regular file; write to a file.", file=os.fspath(path))
-    if not place.parent.is_dir():
-        raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
     try:
+        if place.is_dir():
+            raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
+        if place.exists() and not place.is_file():
+            raise DataError(f"{path} is no regular file; write to a file.", file=os.fspath(path))
+        if not place.parent.is_dir():
+            raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
         kind = kind_of(place)
         read_as = _INPUTS.get().get(identity(place)) if place.exists() else None
-    except OSError as error:  # of a file that may be anything
+    except OSError as error:  # of a file that may be anything, or of its name
         raise _failure(path, error) from error
     if read_as is not None:
         problem = f"is read by this command ({read_as})"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rrjax.data.errors import option, refusal
+from rrjax.data.number_text import plain
 from rrjax.io.domain import Domain
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 
 if TYPE_CHECKING:
+    from rrjax.io.source import Source
     from rrjax.mechanisms import Design
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
@@ -30,7 +32,8 @@ MEANINGS = {
 def check_epsilon(epsilon: float) -> float:
     """Returns ε; refuses one that no collection can have."""
     try:
-        number = None if isinstance(epsilon, bool | np.bool_) else float(epsilon)
+        given = plain(epsilon) if isinstance(epsilon, str) else epsilon
+        number = None if isinstance(given, bool | np.bool_) else float(given)
     except (TypeError, ValueError):
         number = None
     problem = None
@@ -82,6 +85,15 @@ def epsilon_of(probability: float, num_categories: int | None, **others: Any) ->
     if problem is not None or num_categories is None:
         raise refusal("probability", f"{name} {problem}", value=probability)
     return math.log(probability * (num_categories - 1) / (1 - probability))
+
+
+def check_true(source: Source, argument: str = "truth", flag: str | None = None) -> None:
+    """Refuses files of randomized reports where true values are wanted."""
+    if source.columns():
+        file = source.files()[0]
+        named = option(argument, flag)
+        problem = f"{named} {file} holds randomized reports, not true values: give those that were randomized"
+        raise refusal(argument, problem, flag=flag, value=file)
 
 
 def in_order(name: str, given: str | Mapping[str, Any], domain: Domain | None) -> str:

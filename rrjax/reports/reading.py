@@ -22,7 +22,7 @@ from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
-from rrjax.io.source import FrameRows, FrameSource, Source, copies, identity
+from rrjax.io.source import FrameRows, FrameSource, Source, as_texts, copies, identity
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
@@ -139,6 +139,7 @@ def read(
         problem = "says which of two samples a row is of"
         wrong = f"is needed: mechanism {named} has two samples" if two else "is for a mechanism of two samples only"
         raise ArgumentError.about("sample", f"{problem}, and {wrong}", value=sample)
+    missing = as_texts(missing)
     known = as_domain(domain)
     files = _files(data)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
@@ -347,6 +348,7 @@ def read_source(
             value=name,
         )
     if metadata is not None:
+        check_counts(source, counts)
         mechanism = mechanism_of(metadata, name)
         metadata.check(name, column=source.column, epsilon=epsilon, domain=domain)
         epsilon = metadata.effective_epsilon
@@ -362,7 +364,7 @@ def read_source(
                 value=epsilon,
             )
         if mechanism.name != rrjax.RandomizedResponse.name:
-            return checked(_tallied(source, name, epsilon, counts))
+            return checked(_tallied(source, name, epsilon))
     if epsilon is None:
         raise refusal(
             "epsilon",
@@ -391,8 +393,8 @@ def read_support(
         known = ", ".join(each for each in MECHANISMS if each != RandomizedResponse.name)
         problem = f"{of_users} needs {option('mechanism')}, whose reports support the categories: one of {known}"
         raise refusal("mechanism", problem, value=mechanism)
-    assert counts is not None
-    counted = io.read_counts(source, counts, domain)
+    check_counts(source, counts)
+    counted = count_source(source, domain, counts)
     made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
     most = int(counted.counts.max())
     if not most <= num_users < MOST_REPORTS:
@@ -495,8 +497,7 @@ def _of_frame(frame, column, epsilon, domain, design, counts, missing):
     if column is None:
         column = _only_column(frame, counts)
     counted = io.count_frame(frame, domain, column=column, counts=counts, missing=missing)
-    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    rows = FrameSource(column=column, missing=tokens, rows=FrameRows(frame))
+    rows = FrameSource(column=column, missing=missing, rows=FrameRows(frame))
     given: dict[str, Any] = {"from_counts": counts is not None, "frame": rows}
     if design is not None:
         if epsilon is not None:
@@ -520,6 +521,13 @@ def _only_column(frame, counts):
 def count_source(source: Source, domain: Domain | None, counts: str | None) -> CountedReports:
     """Counts the reports or values in files, or reads their counts from a column that is named."""
     return io.count_reports(source, domain) if counts is None else io.read_counts(source, counts, domain)
+
+
+def check_counts(source: Source, counts: str | None) -> None:
+    """Refuses a column of counts in files of reports."""
+    if counts is not None and source.columns():
+        problem = f"{option('counts')} is for files of counts, and {source.files()[0]} holds reports"
+        raise refusal("counts", problem, value=counts)
 
 
 def check_design(source, name, epsilon, domain, named):
@@ -561,11 +569,8 @@ def of_design(counted, made, source=None, from_counts=True):
     return Reports(counted, float(made.epsilon), tallied_answers(counted, made), source, from_counts)
 
 
-def _tallied(source, name, epsilon, counts):
+def _tallied(source, name, epsilon):
     """Reports of another mechanism than randomized response."""
-    if counts is not None:
-        problem = f"{option('counts')} is for files of counts, and {name} holds reports"
-        raise refusal("counts", problem, value=counts)
     if source.missing:
         raise refusal(
             "missing",
