@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from rrjax.data.errors import ArgumentError, DataError
+from rrjax.data.number_text import plain
 from rrjax.io.database import opened
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def read_rappor(counts: Path, params: Path, candidates: Path) -> RapporCounts:
         held[places - 1] = True
         filters[word] = held.reshape(cohorts, size)
     try:
-        probabilities = {name: float(given[name]) for name in ("p", "q", "f")}
+        probabilities = {name: float(plain(given[name])) for name in ("p", "q", "f")}
         rappor = Rappor(np.stack(list(filters.values()), axis=1), hashes, **probabilities)
     except ArgumentError as error:
         raise _error(candidates if error.argument == "filters" else params, str(error), value=error.value) from error

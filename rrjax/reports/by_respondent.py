@@ -107,7 +107,8 @@ class ByRespondentReports(Groups):
 
     def reports(self, what: str) -> np.ndarray:
         """All answers in the order of their rows; −1 for a missing one."""
-        return read_rows(self.files, self.counted.domain).indices
+        # Both columns are read here, before it is checked that the files are unchanged.
+        return np.where(self._which >= 0, read_rows(self.files, self.counted.domain).indices, -1)
 
     def mechanism_of(self, kept: np.ndarray) -> ByRespondent:
         """The designs of some rows, booleans `[N]`."""

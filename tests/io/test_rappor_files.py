@@ -61,6 +61,8 @@ def test_files_are_decoded_as_by_non_negative_least_squares(tmp_path, population
     target = ((counts / users[:, None] - 0.25) / 0.5 * root).ravel()
     best, _ = optimize.nnls(design, target)
     assert np.abs(shares - best).sum() < 1e-4
+    with refused("theta"):
+        found.rappor.standard_errors((found.users, found.counts), shares[:-1])
 
 
 @pytest.mark.long

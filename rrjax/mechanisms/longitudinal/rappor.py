@@ -247,7 +247,7 @@ class Rappor:
             `[K]`; NaN for shares of zero, which are at the boundary, and for those that are NaN.
 
         Raises:
-            ValueError: As `regression`.
+            ValueError: As `regression`, or shares of another shape.
 
         Example:
             >>> import numpy as np, rrjax
@@ -257,6 +257,8 @@ class Rappor:
             0.0310
         """
         users, counts = self.bit_counts(reports) if isinstance(reports, CohortBits) else self._checked_counts(*reports)
+        if np.shape(theta) != (shape := (np.shape(self.filters)[1],)):
+            raise ArgumentError.about("theta", f"must have shape {shape}, a share a candidate; got {np.shape(theta)}")
         return _standard_errors(self, users, counts, jnp.asarray(theta))
 
     def mixture(self, reports: CohortBits) -> Mixture:
