@@ -1,7 +1,7 @@
 """The prior of empirical Bayes: the distribution of the shares of all categories, estimated from their counts.
 
-`Prior.of` a `Histogram` is the one entry: a base prior (`base_prior`) → the maximum likelihood prior, smoothed towards
-it (`npmle`) → that prior moved towards posterior means that sum to one.
+`Prior.of` a `Histogram` is the one entry: a base prior (`base_prior`) → maximum likelihood priors, smoothed towards it
+with several strengths (`npmle`) → those moved towards posterior means that sum to one → the one that predicts best.
 
 **The base prior** averages three groups of Gamma distributions by their likelihoods: one Gamma; empty categories and
 one Gamma; two Gammas of different means. The groups have equal weights, and all members the mean 1/K. Members and
@@ -14,6 +14,10 @@ point whose slacks end at b is the solution.
 **The sum of the shares.** Under a prior of mean 1/K the posterior means sum to 1 + E. The error of the prior has a part
 in E (the sum has a variance H from it), and so have the errors of the shares (variance V). The prior is moved, as far
 as the counts allow it, until the excess is E·V/(V + H).
+
+**The strength.** With many users and smooth shares a weak base prior leaves the prior so free that it follows noise;
+where few categories hold all, a strong one does not know how many. Each moved prior is scored by the leave-one-out
+log-likelihood of the counts, to first order. The strengths, and the preference for the weak, were chosen by simulation.
 """
 
 from __future__ import annotations
@@ -57,8 +61,8 @@ GAP_EPSILONS = 32
 """The gap that rounding may leave, in machine epsilons, nats per count."""
 MAX_ITERS = 40
 """Largest number of steps of the interior point; it needs some ten."""
-MAX_MOVES = 12
-"""Largest number of steps towards the sum; two or three are enough if it can be reached."""
+MAX_MOVES = 6
+"""Largest number of steps of a prior towards the sum; one or two are enough if the base prior allows it."""
 STRENGTHS = (1e4, 80.0, 20.0)
 """Weights that the base prior may have beside the counts of all categories."""
 WEAKEST = STRENGTHS[-1]
@@ -252,7 +256,7 @@ def npmle(
         last = state._replace(done=jnp.asarray(True), num_iters=found.num_iters)  # rounding allows no more
         return jax.tree.map(lambda one, other: jnp.where(usable, one, other), found, last)
 
-    start = start._replace(done=jnp.asarray(False))
+    start = start._replace(done=jnp.asarray(False), num_iters=jnp.int32(0))
     return lax.while_loop(
         lambda state: ~state.done & (state.num_iters < max_iters), body, with_sharding_of(start, (table, w, smoothing))
     )
@@ -345,7 +349,6 @@ def _by_strength(histogram: Histogram, base, departure) -> Mixing:
         smoothing = strength / jnp.sum(weight) * base
         # In nats, steps and gap grow with the strength: of the same relative precision of the weights.
         prior = npmle(table, weight, smoothing, lambda *_: departure, last, coarseness=strength / WEAKEST)
-        prior = prior._replace(num_iters=jnp.int32(0))
         return prior, prior
 
     # From the strongest, which is near the base prior, to the weakest: two to four steps each.
@@ -381,13 +384,15 @@ def _moved(histogram: Histogram, base, fits: Mixing, weakest: Mixing):
             fall, rise = LARGEST_FALL * jnp.maximum(most, 0), jnp.maximum(LARGEST_RISE, 2 * most)
             return slope + jnp.clip(lack, -rise, fall)
 
-        new = npmle(table, weight, smoothing, constraint, first, MAX_MOVES, strength / WEAKEST).weights
-        g = jnp.where(jnp.abs(excess_of(new) - aim) < jnp.abs(excess - aim), new, first.weights)
-        return None, (g, jnp.log(matmul(table, g)), leverages(posteriors(table, g), weight, smoothing, g))
+        new = npmle(table, weight, smoothing, constraint, first, MAX_MOVES, strength / WEAKEST)
+        g = jnp.where(jnp.abs(excess_of(new.weights) - aim) < jnp.abs(excess - aim), new.weights, first.weights)
+        leverage = jnp.clip(leverages(posteriors(table, g), weight, smoothing, g), 0, LARGEST_LEVERAGE)
+        # A strong base prior that resists is none for these counts.
+        return None, (g, jnp.log(matmul(table, g)) - leverage, new.done | (strength == WEAKEST))
 
     strengths = with_sharding_of(jnp.asarray(STRENGTHS, base.dtype), table)
-    _, (weights, logs, leverage) = lax.scan(moved, None, (fits, strengths))
-    return weights, matmul(logs - logs[-1] - jnp.clip(leverage, 0, LARGEST_LEVERAGE), weight)
+    _, (weights, left_out, usable) = lax.scan(moved, None, (fits, strengths))
+    return weights, jnp.where(usable, matmul(left_out - left_out[-1], weight), -jnp.inf)
 
 
 def leverages(known: Float[Array, "B M"], weight: Float[Array, " B"], smoothing, g) -> Float[Array, " B"]:
