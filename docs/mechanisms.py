@@ -200,6 +200,8 @@ def _others() -> list[str]:
         mechanisms.Triangular(0.25),
         mechanisms.Kuk(0.8, 0.2),
         mechanisms.Mangat(0.7),
+        mechanisms.Direct(2),
+        mechanisms.ByRespondent([mechanisms.Crosswise(0.25), mechanisms.Crosswise(0.75)], np.zeros(1, int)),
         mechanisms.NegativeQuestion(4, 0.1),
         mechanisms.NonCompliance(coin, 0.1, [0.5, 0.5]),
         mechanisms.Geometric(10, 1.0),
@@ -273,7 +275,7 @@ def _parameters() -> list[str]:
     ]
     for name, entry in TABLE.items():
         if entry.parameters is not None:
-            listed = ", ".join(f"`{each}`" for each in entry.parameters)
+            listed = ", ".join(f"`{each}`" for each in entry.parameters) or "–"
             several = ", ".join(f"`{each}`" for each in entry.vectors) or "–"
             rows.append(f"| `{name}` | {listed} | {several} | {f'`{IN_R[name]}`' if name in IN_R else '–'} |")
     return rows

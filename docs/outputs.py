@@ -16,11 +16,12 @@ KINDS = (
     reports.Reports,
     reports.Rounds,
     reports.Groups,
+    reports.ByRespondentReports,
     reports.TwoSampleReports,
     reports.Numbers,
     reports.SeparateColumns,
 )
-ALONE = ("plan", "plan_columns", "test_equal", "test_trend", "test_independence")
+ALONE = ("plan", "plan_columns", "test_equal", "test_difference", "test_trend", "test_independence")
 """Functions that return answers, too."""
 HEAD = """
 In Python an [answer](reports.rst) has the same in `to_dict()` as `--json` prints, but for `command`, `out` and

@@ -40,7 +40,7 @@ def check_outlets(answer, invoke, *line, top=10, tolerance=1e-9, absolute=None, 
         assert len(printed.pop(name)) == len(said.pop(name))
     assert printed.keys() == said.keys()
     for key in said:
-        assert near(printed[key], said[key], tolerance, absolute, skipped), key
+        assert near(printed[key], said[key], tolerance, absolute, skipped), (key, printed[key], said[key])
     written = polars.read_parquet("written.parquet") if out else answer.to_polars()
     assert written.columns == list(answer.columns)
     for name, column in answer.columns.items():

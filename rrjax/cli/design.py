@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 PANEL, WHICH = "Which survey design", "Which mechanism"
 DESIGNS, TWO_SAMPLES = names_in("DESIGNS"), names_in("TWO_SAMPLES")
 MECHANISMS, ORDERED, PROTOCOLS = (names_in(part) for part in ("MECHANISMS", "ORDERED", "PROTOCOLS"))
+READ = (
+    "reports of {} are read with their metadata (`rrjax randomize` writes them), support counts with --num-users, and "
+    "randomized response with --epsilon alone; --mechanism names a survey design"
+)
+"""What is said of a mechanism that is no design, where its reports are read."""
+RANDOMIZING = [name for name in DESIGNS if TABLE[name].parameters]
+"""The designs that protect somebody: all but direct questioning."""
 KNOWN = [*DESIGNS, *TWO_SAMPLES]
 Made = TypeVar("Made")
 EXAMPLES = {1: "yes:1/4,no:3/4", 2: "0.8,0.4"}
@@ -34,14 +41,13 @@ _FRACTION = re.compile(r"^\s*(\w+)\s*=\s*(\d+\s*/\s*\d+)", re.MULTILINE)
 
 
 def design_name(text: str) -> str:
-    """The name of a survey design."""
+    """The name of a survey design, or the column of names."""
+    if text.startswith("@"):
+        return text
     name = full_name(text)
-    if name in MECHANISMS or name in ORDERED or name in PROTOCOLS:
-        raise typer.BadParameter(
-            f"reports of {name} are read with their metadata (`rrjax randomize` writes them), and those of "
-            "randomized response with --epsilon alone; --mechanism names a survey design"
-        )
-    return _among(text, KNOWN)
+    if name in ORDERED or name in PROTOCOLS:
+        raise typer.BadParameter(READ.format(name))
+    return _among(text, [*KNOWN, *MECHANISMS])
 
 
 def randomizer_name(text: str) -> str:
@@ -55,7 +61,7 @@ def randomizer_name(text: str) -> str:
 
 def randomizer_names() -> list[str]:
     """The names of `randomizer_name`, for completion in the shell."""
-    return [*MECHANISMS, *ORDERED, *DESIGNS, *PROTOCOLS]
+    return [*MECHANISMS, *ORDERED, *RANDOMIZING, *PROTOCOLS]
 
 
 def design_names() -> list[str]:
@@ -80,8 +86,8 @@ class SurveyDesign:
             parser=design_name,
             autocompletion=design_names,
             metavar="NAME",
-            help=f"How respondents randomized their answers, in place of --epsilon: {', '.join(DESIGNS)}. `rrjax "
-            f"estimate` with --sample also takes {', '.join(TWO_SAMPLES)}.",
+            help=f"How respondents randomized their answers, in place of --epsilon: {', '.join(DESIGNS)}; or @COLUMN, "
+            f"where a column says it. `rrjax estimate` with --sample also takes {', '.join(TWO_SAMPLES)}.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -91,7 +97,7 @@ class SurveyDesign:
             metavar="NAME=VALUE",
             help="A parameter of --mechanism, such as truth=2/3 or forced=yes:1/2,no:1/2 (numbers without names are in "
             "the order of --domain). yes=LABEL says which of two answers is the yes, where 1, yes, true, ja, oui or sí "
-            "does not. Repeatable.",
+            "does not. NAME=@COLUMN takes it from a column. Repeatable.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -110,6 +116,9 @@ class SurveyDesign:
         """Refuses parameters that the design does not have, or that are missing."""
         if self.design is not None:
             self._read(self.design)
+        if self.by_respondent:
+            _ = self.given
+            return
         entry = None if self.mechanism is None else TABLE[self.mechanism]
         if self.mechanism is None or entry is None or entry.parameters is None:
             if self.parameter:
@@ -161,7 +170,8 @@ class SurveyDesign:
         return design_name(text)
 
     @property
-    def _given(self) -> dict[str, str]:
+    def given(self) -> dict[str, str]:
+        """The parameters as texts, by their names."""
         found: dict[str, str] = {}
         for text in self.parameter or []:
             name, equals, value = text.partition("=")
@@ -176,7 +186,7 @@ class SurveyDesign:
         """The parameters that are numbers, those of all answers in the order of the domain."""
         entry = TABLE[self.mechanism or ""]
         vectors = entry.vectors if entry.samples == 1 else ()
-        given = {name: text for name, text in self._given.items() if name != "yes"}
+        given = {name: text for name, text in self.given.items() if name != "yes"}
         return {name: in_order(name, text, domain) if name in vectors else text for name, text in given.items()}
 
     def _made(self, make: Callable[[], Made]) -> Made:
@@ -190,6 +200,11 @@ class SurveyDesign:
         if self.design is not None:
             return _unusable(self.design, f": {error}")
         return UsageError(f"--parameter: {error}", flag="--parameter", value=self.parameter)
+
+    @property
+    def by_respondent(self) -> bool:
+        """Whether the design, or a parameter, is in a column."""
+        return any(text.startswith("@") for text in (self.mechanism or "", *self.given.values()))
 
     @property
     def of_two_samples(self) -> bool:
@@ -211,18 +226,24 @@ class SurveyDesign:
 
         if getattr(mechanisms.DESIGNS.get(self.mechanism or ""), "yes_category", None) is not None:
             return True
-        named = [text for name, text in self._given.items() if name in TABLE[self.mechanism or ""].vectors]
+        named = [text for name, text in self.given.items() if name in TABLE[self.mechanism or ""].vectors]
         return any(names_yes(text) for text in named)
 
     @property
     def maker(self) -> tuple[Callable[[Domain], Design] | None, str]:
         """The function that makes the design of a domain, None without one; and its name."""
+        if self.by_respondent:
+            problem = "takes a column (@) in `rrjax estimate` and `rrjax regress` only: give one design for all"
+            raise UsageError.about("--mechanism", problem, value=self.mechanism)
+        if self.mechanism in MECHANISMS:
+            message = f"--mechanism: {READ.format(self.mechanism)}"
+            raise UsageError(message, flag="--mechanism", value=self.mechanism)
         return (None, "") if self.mechanism is None else (self.made, self.mechanism)
 
     @property
     def yes(self) -> str | None:
         """The label of yes, if it is given."""
-        return self._given.get("yes")
+        return self.given.get("yes")
 
     def made(self, domain: Domain) -> Design:
         """The design for these answers; refuses parameters that make none for them, and a yes that is not known."""
@@ -269,7 +290,7 @@ class Randomizer(SurveyDesign):
             autocompletion=randomizer_names,
             metavar="NAME",
             help=f"One of {', '.join(MECHANISMS)}; or a survey design, with --parameter in place of --epsilon: "
-            f"{', '.join(DESIGNS)}. By default {RANDOMIZED_RESPONSE}. `rrjax randomize` also takes "
+            f"{', '.join(RANDOMIZING)}. By default {RANDOMIZED_RESPONSE}. `rrjax randomize` also takes "
             f"{', '.join(ORDERED)} for numbers, and {', '.join(PROTOCOLS)} for users who report many times.",
             rich_help_panel=WHICH,
         ),

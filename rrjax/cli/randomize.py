@@ -148,7 +148,7 @@ def law_in_words(metadata: Metadata) -> str:
 WRITTEN = "What is written"
 
 
-@flags(without=("column", "domain", "counts"))
+@flags(without=("column", "domain", "counts", "num_users"))
 def randomize(
     values: Annotated[list[str], typer.Argument(metavar="VALUES", help="Files of true values; globs work."), READS],
     *,

@@ -25,6 +25,7 @@ from rrjax.mechanisms.table import RANDOMIZED_RESPONSE
 
 if TYPE_CHECKING:
     from rrjax.cli.design import SurveyDesign
+    from rrjax.reports.by_respondent import ByRespondentReports
     from rrjax.reports.kind import Kind
     from rrjax.reports.reports import Reports
 
@@ -77,6 +78,10 @@ class Reading:
         READS,
     ] = None
     counts: Annotated[str | None, _flag(help="The file holds counts already: the column they are in.")] = None
+    num_users: Annotated[
+        int | None,
+        _flag(min=1, help="The counts are support counts of a --mechanism of K and ε: the number of users."),
+    ] = None
     format: Annotated[Format | None, _flag(help="Format, if the name of the file does not tell it.")] = None
     header: Annotated[bool | None, _flag("--header/--no-header", help="Whether a CSV starts with column names.")] = None
     delimiter: Annotated[str | None, _flag(help="The character between the columns of a CSV, or 'tab'.")] = None
@@ -163,10 +168,14 @@ def read_any(
     from rrjax.reports.two_samples import read_two_samples
 
     source, counts = files.source, files.reading.counts
+    if files.reading.num_users is not None:
+        return read_collection(files, epsilon, design)
     with ending_at_once():
         if design.of_two_samples:
             two = design.two_samples(), design.yes, sample
             return read_two_samples(source, files.domain, *two, epsilon, counts)
+        if design.by_respondent:
+            return read_answers(files, epsilon, design)
         if joint is not None and source.column is None:
             given = {"epsilon": epsilon, "mechanism": design.mechanism, "domain": files.domain, "counts": counts}
             return columns_of(source, given, QUESTIONS[joint])
@@ -175,14 +184,28 @@ def read_any(
 
 def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | None = None) -> Reports:
     """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
-    from rrjax.reports.reading import read_source
+    from rrjax.reports.reading import read_source, read_support
 
+    if (num_users := files.reading.num_users) is not None:
+        name = None if design is None else design.mechanism
+        with ending_at_once():
+            return read_support(files.source, epsilon, files.domain, files.reading.counts, name, num_users)
     made = (None, "") if design is None else design.maker
     metadata = files.source.metadata()
     # JAX computes the tally of most mechanisms, and their files are read by DuckDB.
     computed = metadata is not None and metadata.mechanism.name != RANDOMIZED_RESPONSE
     with ending_at_once() if computed or made[0] is not None else nullcontext():
         return read_source(files.source, epsilon, files.domain, files.reading.counts, *made)
+
+
+def read_answers(files: Files, epsilon: float | None, design: SurveyDesign) -> ByRespondentReports:
+    """Counts the answers of respondents who had different designs."""
+    from rrjax.reports.by_respondent import read_by_respondent
+
+    name, given = design.mechanism, design.given
+    if name is None:
+        raise UsageError.about("--parameter", "is one of a survey design: name it with --mechanism")
+    return read_by_respondent(files.source, files.domain, name, given, epsilon, files.reading.counts)
 
 
 def parse_domain(text: str | None) -> Domain | None:

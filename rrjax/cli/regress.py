@@ -14,7 +14,7 @@ from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Level, Output, flags, split
 from rrjax.cli.paths import READS, WRITES
-from rrjax.cli.reading import Epsilon, Files, Reading, read_collection
+from rrjax.cli.reading import Epsilon, Files, Reading, read_answers, read_collection
 
 _flag = partial(typer.Option, rich_help_panel="The model")
 
@@ -28,7 +28,7 @@ class RegressionOutput(Output):
     ] = None
 
 
-@flags(without=("column", "counts", "items", "top"))
+@flags(without=("column", "counts", "num_users", "items", "top"))
 def regress(
     reports: Annotated[list[str], typer.Argument(metavar="FILES", help="Files of rows; globs work."), READS],
     outcome: Annotated[str, typer.Option(help="Column of randomized reports.")],
@@ -75,7 +75,7 @@ def regress(
     files = Files(reports, dataclasses.replace(reading, column=outcome))
     names, listed = split("--covariates", covariates), [] if factors is None else split("--factors", factors)
     with show.status("Reading …") as status:
-        collection = read_collection(files, epsilon, design)
+        collection = (read_answers if design.by_respondent else read_collection)(files, epsilon, design)
         status.update("Fitting …")
         with ending_at_once():
             answer = collection.regress(

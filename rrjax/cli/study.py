@@ -98,7 +98,7 @@ class Job:
     """A label and the true counts, for a study of given users."""
 
 
-@flags(panels={"column": PANEL, "domain": PANEL})
+@flags(without=("num_users",), panels={"column": PANEL, "domain": PANEL})
 def study(
     what: Annotated[
         str,

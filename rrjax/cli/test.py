@@ -1,18 +1,18 @@
-"""`rrjax test`: fit, equal, trend, independent."""
+"""`rrjax test`: fit, equal, difference, trend, independent."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Command, Output, flags
+from rrjax.cli.options import Command, Level, Output, flags
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import (
     PANEL,
@@ -23,6 +23,7 @@ from rrjax.cli.reading import (
     ReportFiles,
     other_files,
     parse_domain,
+    read_answers,
     read_collection,
 )
 from rrjax.data.errors import UsageError
@@ -165,6 +166,43 @@ def equal(
 
 
 @app.command(cls=Command)
+@flags(without=("plot",))
+def difference(
+    reports: Collections,
+    *,
+    epsilon: Epsilons = None,
+    design: SurveyDesign,
+    reading: Reading,
+    output: Output,
+    level: Level = 0.95,
+) -> None:
+    """By how much do two collections differ? Their ε, and their mechanisms, may differ.
+
+    rrjax test difference this-year.parquet last-year.parquet
+
+    rrjax test difference survey.csv --column answer --domain yes,no --mechanism @design --parameter innocuous=@p
+
+    Of one file: the respondents of its two designs, or its two groups.
+    """
+    from rrjax.reports.difference import test_difference
+
+    with show.status("Counting …") as status:
+        if design.by_respondent:
+            if len(epsilon or []) or len(reports) != 1:
+                raise UsageError("a --mechanism by respondent takes one file, and no --epsilon", flag="--mechanism")
+            sides: list[Any] = [read_answers(Files(reports, reading), None, design)]
+        else:
+            sides = _read_collections(reports, reading, epsilon or [], design)
+            if len(sides) != 2:
+                raise UsageError(f"give two collections, got {len(sides)}", flag="REPORTS", value=reports)
+        status.update("Estimating …")
+        with ending_at_once():
+            names = None if len(sides) == 1 else [each.name for each in sides]
+            answer = test_difference(*sides, names=names, level=level)
+    show.deliver(answer, "test difference", output)
+
+
+@app.command(cls=Command)
 @flags(without=NO_FILES)
 def trend(
     reports: Collections,
@@ -195,7 +233,7 @@ def trend(
 
 
 @app.command(cls=Command)
-@flags(without=("column", "domain", "counts", "items", *NO_FILES))
+@flags(without=("column", "domain", "counts", "num_users", "items", *NO_FILES))
 def independent(
     reports: ReportFiles,
     *,

@@ -11,7 +11,8 @@ from rrjax.inference.combined import WeightedCounts as WeightedCounts
 from rrjax.inference.combined import difference, stratified, weighted_counts, weighted_functional, weighted_shares
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
-from rrjax.inference.distribution_tests import goodness_of_fit_test, likelihood_ratio_test
+from rrjax.inference.distribution_tests import DesignFit as DesignFit
+from rrjax.inference.distribution_tests import design_fit_test, goodness_of_fit_test, likelihood_ratio_test
 from rrjax.inference.functionals import Estimate, group_share, linear_functional
 from rrjax.inference.intervals import Intervals, discoveries, intervals, p_values
 from rrjax.inference.marginal_tests import CategoryTest
@@ -55,6 +56,7 @@ __all__ = [
     "contradiction_test",
     "covariance",
     "cramers_v",
+    "design_fit_test",
     "detectable_share",
     "difference",
     "discoveries",

@@ -325,8 +325,8 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
 
     Args:
         reports: `[N]`, integers in 0 … K − 1.
-        weights: `[N]`, not negative, in any unit: one over the probability that the user was sampled, or any other
-            survey weight.
+        weights: `[N]`, not negative, in any unit in which the dtype holds their squares: one over the probability that
+            the user was sampled, or any other survey weight.
         num_categories: K, at least 2. Static.
 
     Returns:
@@ -335,7 +335,7 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
 
     Raises:
         ValueError: K < 2, shapes that differ, or (not under tracing) an invalid report or weight, with its row, or
-            weights that are all zero.
+            weights that are all zero, or all too small or too large.
 
     Example:
         >>> import rrjax
@@ -365,6 +365,14 @@ def weighted_counts(reports: ArrayLike, weights: ArrayLike, num_categories: int)
         )
     if not known.any():
         raise ArgumentError("all weights are zero: no report is left to estimate from", argument="weights")
+    largest, info = known.max(), jnp.finfo(float_dtype())
+    if not (info.tiny / info.eps) ** 0.5 < largest < float(info.max) ** 0.5 / (4 * len(known)):
+        raise ArgumentError(
+            f"the largest of the weights is {largest:g}, and sums of their squares are no {float_dtype()}: multiply "
+            "all weights by one number, so that the largest is near one; only their ratios count",
+            argument="weights",
+            value=largest,
+        )
     sums = (np.bincount(np.asarray(reports), power, num_categories) for power in (known, known**2))
     return WeightedCounts(*(jnp.asarray(each, float_dtype()) for each in (*sums, np.count_nonzero(known))))
 

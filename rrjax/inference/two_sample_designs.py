@@ -295,7 +295,7 @@ def _maximum(survey: _Survey, region: Region) -> _Maximum:
     inner = matmul(_inverse(survey.yes), jnp.append(survey.said / number, 1))
     edges = jnp.stack([survey.along(corners[first], corners[second]) for first, second in region.sides])
     values = jax.vmap(survey.value)(edges)
-    inside = jnp.all(matmul(walls, inner) > 0)
+    inside = jnp.all(matmul(walls, inner) > 64 * jnp.finfo(inner.dtype).eps)
     point = jnp.where(inside, inner, edges[jnp.argmax(values)])
     misfit = jnp.where(inside, 0, jnp.maximum(-2 * jnp.max(values), 0))
     said = survey.said + jnp.clip(number * matmul(survey.yes, point) - survey.said, -0.5, 0.5)

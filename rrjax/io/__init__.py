@@ -7,6 +7,8 @@ from rrjax.data.errors import DataError
 from rrjax.io.frames import count_frame, tally_frame
 from rrjax.io.labels import read_domain
 from rrjax.io.numbers import Bins, read_bins, read_number_reports
+from rrjax.io.rappor import RapporCounts as RapporCounts
+from rrjax.io.rappor import read_rappor
 from rrjax.io.read import count_reports, read_counts
 from rrjax.io.rows import read_values
 from rrjax.io.source import Source, read_metadata
@@ -26,6 +28,7 @@ __all__ = [
     "read_domain",
     "read_metadata",
     "read_number_reports",
+    "read_rappor",
     "read_tally",
     "read_values",
     "save_tally",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,11 +25,13 @@ from rrjax.io.database import (
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
-from rrjax.io.scan import Scan, check_header, scan, scanning
+from rrjax.io.scan import Scan, check_header, error_at, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
 """Largest total; up to it totals are exact in float64 as well."""
+MAX_KEYS = 1000
+"""Largest number of combinations of `count_by`, each of which is counted and estimated by itself."""
 AMBIGUOUS = (
     "{!r} is among the possible answers, and cannot stand for missing values, too ({}). If it means that there is no "
     "answer, take it out of the domain; otherwise do not name it."
@@ -118,20 +120,54 @@ def read_counts(source: Source | str, counts_column: str, domain: Labels | None 
     """
     domain = as_domain(domain)
     with scanning(as_source(source), counts_column) as chosen:
-        # Undoes the apostrophes of `write_table`.
-        value = as_written("value") if chosen.source.file_format() in ("csv", "tsv") else "value"
-        _group(
-            chosen,
-            "sum(CASE WHEN number >= 0 THEN number ELSE 0 END) AS amount, "
-            "count(*) FILTER (WHERE number IS NULL OR number < 0) AS refused",
-            f"SELECT {value} AS value, {integer(chosen.amount_kind, 'amount')} AS number FROM ({chosen.sql})",
-        )
-        refused = chosen.scalar("SELECT coalesce(sum(refused), 0) FROM tally")
-        if refused:
-            raise _refused_counts(chosen, counts_column, refused)
-        if chosen.scalar("SELECT sum(amount) FROM tally") == 0:
-            raise chosen.error(f"the counts in {counts_column!r} are all 0.", column=counts_column)
+        _group_counts(chosen, counts_column)
         return _counted(chosen, domain)
+
+
+def count_by(
+    source: Source | str, columns: Sequence[str], domain: Labels | None = None, counts_column: str | None = None
+) -> dict[tuple[str, ...], CountedReports]:
+    """The counts of a column for each combination of the texts in other columns, in one pass over the rows.
+
+    Args:
+        source: The files with their format; its column is that of reports or, with a column of counts, of labels.
+        columns: Names of the other columns. The text of an empty cell is "".
+        domain: The K categories; None as in `count_reports`, and then each combination has its own.
+        counts_column: Name of a column of counts, as in `read_counts`.
+
+    Returns:
+        The counts of each combination that occurs, in the order of their texts.
+
+    Raises:
+        DataError: As `count_reports` and `read_counts`, and for more than 1,000 combinations.
+    """
+    domain, keys = as_domain(domain), [f"key{place}" for place in range(len(columns))]
+    with scanning(as_source(source), counts_column, columns) as chosen:
+        if counts_column is None:
+            _group(chosen, "count(*) AS amount", chosen.sql, keys)
+        else:
+            _group_counts(chosen, counts_column, keys)
+        chosen.query("ALTER TABLE tally RENAME TO tallies")
+        found = chosen.query(f"SELECT DISTINCT {', '.join(keys)} FROM tallies ORDER BY ALL LIMIT {MAX_KEYS + 1}")
+        if len(found) > MAX_KEYS:
+            listed = ", ".join(map(repr, columns))
+            raise chosen.error(f"{listed} have more than {MAX_KEYS:,} combinations; round their numbers.")
+        counted = {}
+        for key in found:
+            of_key = " AND ".join(f"{name} = {literal(cell)}" for name, cell in zip(keys, key, strict=True))
+            chosen.query(f"CREATE OR REPLACE TEMP TABLE tally AS SELECT value, amount FROM tallies WHERE {of_key}")
+            counted[key] = _counted(chosen, domain)
+    return counted
+
+
+def error_at_cells(source: Source, cells: Mapping[str, str], column: str, problem: str) -> DataError:
+    """The error about a column in the first row with these texts, by the names of their columns."""
+    with scanning(replace(source, column=column, missing=()), keys=[*cells]) as chosen:
+        chosen.query("SET preserve_insertion_order = true")
+        same = " AND ".join(f"key{place} = {literal(cell)}" for place, cell in enumerate(cells.values()))
+        rows = f"SELECT row_number() OVER () - 1 AS place, * FROM ({chosen.sql})"
+        place = chosen.scalar(f"SELECT min(place) FROM ({rows}) WHERE {same}")
+        return error_at(chosen, place, problem, value=cells[column])
 
 
 def as_source(source: Source | str) -> Source:
@@ -169,10 +205,30 @@ def check_missing(chosen: Scan, has: Callable[[str], bool], *, numbers: bool) ->
         raise chosen.error(AMBIGUOUS.format(found[0][0], option("missing")), argument="missing")
 
 
-def _group(chosen: Scan, amounts: str, rows: str) -> None:
-    """Creates the table `tally`: the different values, and the amount of each."""
+def _group(chosen: Scan, amounts: str, rows: str, keys: Sequence[str] = ()) -> None:
+    """Creates the table `tally`: the different values, with different keys, and the amount of each."""
     chosen.query("SET preserve_insertion_order = false")
-    chosen.query(f"CREATE OR REPLACE TEMP TABLE tally AS SELECT value, {amounts} FROM ({rows}) GROUP BY value")
+    columns = ", ".join(["value", *keys])
+    chosen.query(f"CREATE OR REPLACE TEMP TABLE tally AS SELECT {columns}, {amounts} FROM ({rows}) GROUP BY {columns}")
+
+
+def _group_counts(chosen: Scan, counts_column: str, keys: Sequence[str] = ()) -> None:
+    """`_group` for a column of counts; refuses counts that are none, and those that are all zero."""
+    # Undoes the apostrophes of `write_table`.
+    value = as_written("value") if chosen.source.file_format() in ("csv", "tsv") else "value"
+    columns = ", ".join([f"{value} AS value", *keys])
+    _group(
+        chosen,
+        "sum(CASE WHEN number >= 0 THEN number ELSE 0 END) AS amount, "
+        "count(*) FILTER (WHERE number IS NULL OR number < 0) AS refused",
+        f"SELECT {columns}, {integer(chosen.amount_kind, 'amount')} AS number FROM ({chosen.sql})",
+        keys,
+    )
+    refused = chosen.scalar("SELECT coalesce(sum(refused), 0) FROM tally")
+    if refused:
+        raise _refused_counts(chosen, counts_column, refused)
+    if chosen.scalar("SELECT sum(amount) FROM tally") == 0:
+        raise chosen.error(f"the counts in {counts_column!r} are all 0.", column=counts_column)
 
 
 def _counted(chosen: Scan, domain: Domain | None) -> CountedReports:
@@ -212,7 +268,7 @@ def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
         places = np.arange(domain.num_categories)
         chosen.connection.register("labels", {"label": domain.labels().astype(object), "position": places})
         place, rows = "position", f"{rows} LEFT JOIN labels USING (label)"
-    chosen.query(f"CREATE TEMP TABLE placed AS SELECT {place} AS position, label, amount FROM {rows}")
+    chosen.query(f"CREATE OR REPLACE TEMP TABLE placed AS SELECT {place} AS position, label, amount FROM {rows}")
     if chosen.scalar("SELECT count(*) FROM placed WHERE position IS NULL"):
         declare_category(chosen, domain)
         raise _outside(chosen, domain)

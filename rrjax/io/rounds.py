@@ -226,14 +226,18 @@ class MemoFile:
                 if memos.generation < last:
                     raise self._older(last)
                 if memos.unmoved is not None and not (note.get("moved") and memos.generation == last):
-                    self._complete(memos)
+                    self._complete(memos, copied=not note)
                 yield memos
         except OSError as error:
             raise self._refused(f"cannot be locked or read ({error.strerror or error})") from error
 
-    def _complete(self, memos: Memos) -> None:
-        """Finishes an interrupted last round, which is an error, because it may be the one that is asked for."""
+    def _complete(self, memos: Memos, copied: bool) -> None:
+        """Finishes an interrupted last round, which is an error, because it may be the one that is asked for.
+
+        A memo that was `copied` without its lock does not know whether the round was interrupted.
+        """
         assert memos.unmoved is not None
+        assert self._lock is not None
         folder, number = self._folder, memos.rounds[-1]
         aside, place = (
             Path(os.path.normpath(folder / each)) for each in memos.unmoved
@@ -243,6 +247,13 @@ class MemoFile:
         if not aside.exists():
             if place.exists():  # it was moved
                 return
+            if copied:
+                raise self._refused(
+                    f"does not know whether round {number} was finished; its lock does. From where the memo was "
+                    f"copied, copy {self._lock.path.name} to {self._lock.path}, too, and give the command again. If it "
+                    f"is lost, and the reports of round {number} are safe: put an empty file at {place} (make its "
+                    "folder), give the command again, and delete that file"
+                )
             raise DataError(
                 f"Round {number} was written to {aside}, to become {place}, and neither is there: was the folder "
                 "moved? Bring one of the two back, and give the command again. If you moved the reports or lost them, "

@@ -147,6 +147,14 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
     return Values(indices, known, chosen.column, num_missing, from_data, padded)
 
 
+def read_cells(source: Source, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """The texts of every row in some columns, "" for an empty cell."""
+    with scanning(source, keys=columns) as chosen:
+        chosen.query("SET preserve_insertion_order = true")
+        names = ", ".join(f"key{place}" for place in range(len(columns)))
+        return chosen.query(f"SELECT {names} FROM ({chosen.sql})")
+
+
 def unseen_missing(source: Source, values: Values) -> list[str]:
     """The texts that are named as missing, and that no value of the column is: perhaps they are misspelt."""
     if not source.missing:

@@ -38,7 +38,8 @@ _FLOATS = ("FLOAT", "DOUBLE")
 class Scan:
     """The query of one column of a source.
 
-    `sql` has the columns `row` (from 1 within its file, for one file), `value` and, with a column of counts, `amount`.
+    `sql` has the columns `row` (from 1 within its file, for one file), `value`, with a column of counts `amount`, and
+    the texts of further columns, key0, key1 and so on.
     """
 
     connection: Connection
@@ -86,14 +87,14 @@ class Scan:
 
 
 @contextmanager
-def scanning(source: Source, counts_column: str | None = None) -> Iterator[Scan]:
+def scanning(source: Source, counts_column: str | None = None, keys: Sequence[str] = ()) -> Iterator[Scan]:
     """A scan as by `scan`, with its own connection; errors of DuckDB become a `DataError`."""
     with connect() as connection, explaining(source.files()):
-        yield scan(connection, source, counts_column)
+        yield scan(connection, source, counts_column, keys)
 
 
-def scan(connection: Connection, source: Source, counts_column: str | None = None) -> Scan:
-    """The query of the column of a source, and of its column of counts if one is named.
+def scan(connection: Connection, source: Source, counts_column: str | None = None, keys: Sequence[str] = ()) -> Scan:
+    """The query of the column of a source, of its column of counts if one is named, and of further columns as texts.
 
     Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
     """
@@ -114,8 +115,11 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
                 "mechanism's `tally`.",
                 column=column,
             )
-        amount = f", {amounts[index]} AS amount" if amounts else ""
-        selects.append(f"SELECT row, {values[index]} AS value{amount} FROM ({relation.sql})")
+        others = [f", {amounts[index]} AS amount" if amounts else ""]
+        for place, name in enumerate(keys):
+            own, kind_of_key = relation.column(name)
+            others.append(f", coalesce({text(kind_of_key, own)}, '') AS key{place}")
+        selects.append(f"SELECT row, {values[index]} AS value{''.join(others)} FROM ({relation.sql})")
     query = " UNION ALL ".join(selects)
     return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure)
 

@@ -27,7 +27,7 @@ from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_j
 from rrjax.io.scan import selected
 from rrjax.io.source import Source, identity
 from rrjax.mechanisms.table import TABLE, Coding
-from rrjax.privacy.clients.locking import sync_folder
+from rrjax.privacy.clients.locking import NOTE, sync_folder
 
 try:
     import fcntl
@@ -59,6 +59,7 @@ STALE_AFTER_SECONDS = 86_400.0
 _ASIDE = re.compile(r"\.rrjax-[0-9a-f]{16}\.parquet")
 _AGAIN = "which cannot be made again without spending ε again"
 _KEPT = {
+    "lock": "is the lock of a memo, which shows whether a memo is the one that was written last",
     "memo": "is a memo of permanent answers, which cannot be drawn again without spending ε∞ again",
     "reports": f"holds randomized reports, {_AGAIN}: of values that are randomized twice, the two ε add up",
     "simulated": "holds simulated reports",
@@ -99,6 +100,8 @@ def kind_of(path: str | PathLike[str]) -> str | None:
         return None
     if b'"rrjax memo ' in start:  # of a single user, as JSON
         return "memo"
+    if start.startswith(NOTE):
+        return "lock"
     if start[:4] != b"PAR1":
         return None
     file = os.fspath(path)

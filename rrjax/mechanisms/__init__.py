@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.product import Product, Sampled, SampledWithFakes
     from rrjax.mechanisms.randomized_response import RandomizedResponse
     from rrjax.mechanisms.subset_selection import SubsetSelection
+    from rrjax.mechanisms.surveys.by_respondent import ByRespondent
     from rrjax.mechanisms.surveys.design import Design
     from rrjax.mechanisms.surveys.one_sample import (
         Crosswise,
+        Direct,
         ForcedResponse,
         Kuk,
         Mangat,
@@ -60,11 +62,13 @@ __all__ = [
     "TWO_SAMPLES",
     "AnchoredCrosswise",
     "BinaryLocalHashing",
+    "ByRespondent",
     "Channel",
     "CheatingDetection",
     "Compliance",
     "Crosswise",
     "Design",
+    "Direct",
     "DiscreteSquareWave",
     "ForcedResponse",
     "Geometric",
@@ -97,6 +101,7 @@ __all__ = [
 ]
 
 _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
+    "ByRespondent": "surveys.by_respondent",
     "Channel": "channel",
     "Compliance": "surveys.two_samples",
     "Design": "surveys.design",

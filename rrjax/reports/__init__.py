@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rrjax.reports.answer import Answer, Cells
     from rrjax.reports.association import JointShares, Pairs, Tree
+    from rrjax.reports.by_respondent import ByRespondentReports
     from rrjax.reports.comparison import Comparison
+    from rrjax.reports.difference import Difference, test_difference
     from rrjax.reports.hypotheses import test_equal, test_independence, test_trend
     from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
     from rrjax.reports.parts import Groups, GroupShares, Rounds, RoundShares
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "ByRespondentReports",
     "Cells",
     "ColumnPlan",
     "Comparison",
+    "Difference",
     "GroupShares",
     "Groups",
     "JointShares",
@@ -51,6 +55,7 @@ __all__ = [
     "TwoSampleReports",
     "TwoSampleShares",
     "plan_columns",
+    "test_difference",
     "test_equal",
     "test_independence",
     "test_trend",
@@ -59,7 +64,9 @@ __all__ = [
 _NAMES = {
     "answer": ("Answer", "Cells"),
     "association": ("JointShares", "Pairs", "Tree"),
+    "by_respondent": ("ByRespondentReports",),
     "comparison": ("Comparison",),
+    "difference": ("Difference", "test_difference"),
     "hypotheses": ("test_equal", "test_independence", "test_trend"),
     "numbers": ("NumberComparison", "NumberStatements", "Numbers"),
     "parts": ("GroupShares", "Groups", "RoundShares", "Rounds"),

@@ -309,7 +309,10 @@ class JointShares(OfColumns):
         if self.association is not None:
             measures = MEASURES | ({"odds ratio": ("odds_ratio", 2)} if self.shape == (2, 2) else {})
             found = {title: measured(self.association, *each) for title, each in measures.items()}
-            listed = [f"{title} {value} ({limits.replace('–', 'to')})" for title, (value, limits) in found.items()]
+            listed = [
+                f"{title} {value}" + f" ({limits.replace('–', 'to')})" * bool(limits)
+                for title, (value, limits) in found.items()
+            ]
             said.append(
                 f"{', '.join(listed)}, corrected for noise, with {form.in_full(self.level)} intervals; p of "
                 f"independence {p_text(self.association['p_value'], NUM_DRAWS)}."

@@ -242,6 +242,15 @@ def _checked_times(times: Sequence[float], number: int) -> np.ndarray:
 
 def _checked(collections: Sequence[Reports], simulation: Simulation) -> tuple[Simulation, list[str]]:
     """The simulation, bounded for its time, and warnings; refuses collections that cannot be compared."""
+    notes = check_alike(collections)
+    bounded: list[str] = []
+    if _stacked(collections) is not None:  # of tallies one category is simulated at most
+        simulation, bounded = simulation.bounded(len(collections) * collections[0].num_categories)
+    return simulation, [*bounded, *notes]
+
+
+def check_alike(collections: Sequence[Reports]) -> list[str]:
+    """Warnings about collections that depend on each other; refuses those that cannot be compared."""
     if isinstance(alone := collections, Kind | str):
         collections = cast("list[Reports]", [alone])
     odd = next((each for each in collections if not isinstance(each, Reports)), None)
@@ -268,8 +277,6 @@ def _checked(collections: Sequence[Reports], simulation: Simulation) -> tuple[Si
     for each in collections:
         check_contradictions(each)
     notes: list[str] = []
-    if _stacked(collections) is not None:  # of tallies one category is simulated at most
-        simulation, notes = simulation.bounded(len(collections) * first.num_categories)
     if sum(bool(each.counted.metadata and each.counted.metadata.round) for each in collections) > 1:
         notes.append(
             "Reports of the same users in several rounds depend on each other, and this test assumes that they do not: "
@@ -283,7 +290,7 @@ def _checked(collections: Sequence[Reports], simulation: Simulation) -> tuple[Si
         "with themselves."
         for first, file in copies(files)
     ]
-    return simulation, notes
+    return notes
 
 
 def test_independence(

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 import rrjax
+from rrjax import inference
 from rrjax.data.errors import DataError, check_rate
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
@@ -24,7 +25,7 @@ from rrjax.io.numbers import of_numbers
 from rrjax.io.rounds import reports_of_users, reports_per_user, rounds_of, users_of
 from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS
-from rrjax.mechanisms import PROTOCOLS
+from rrjax.mechanisms import PROTOCOLS, ByRespondent
 from rrjax.mechanisms.surveys import groups
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
@@ -34,6 +35,10 @@ from rrjax.reports.reports import Reports
 from rrjax.reports.shares import Estimate, estimated, largest_of, side_by_side
 from rrjax.reports.testing import check_contradictions
 
+FEWEST_EXPECTED = 5
+"""Fewest answers of each kind in each group, for the law of χ²."""
+MISFIT, SMALLEST_P = 0.01, 1e-99
+"""Largest p-value at which groups are said to contradict each other, and the smallest one that is written out."""
 MOST_GROUPS, MOST_ROUNDS = 4, 6
 """Parts that a table shows: the first groups, the last rounds."""
 
@@ -84,6 +89,12 @@ class Parts(Kind):
             named = f"{self.part.capitalize()}{'s' * (len(of) > 1)} {', '.join(map(str, of))}"
             found.append(warning if len(of) == len(self.parts) else f"{named}: {warning}")
         return found
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether a part contradicts its mechanism."""
+        found = [each.contradicted for each in self.parts.values()]  # all are tested
+        return any(found)
 
     def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> PartShares:
         """Estimates the shares of all categories, from each part and from all parts together.
@@ -227,6 +238,11 @@ class PartShares(Answer):
         return {"top": rows_of_table({name: each[places] for name, each in self._table.items()})}
 
 
+def text_of_p(p_value: float) -> str:
+    """A p-value after its sign."""
+    return f"= {p_value:.2g}" if p_value > SMALLEST_P else f"< {SMALLEST_P:g}"
+
+
 def normal_interval(share: np.ndarray, standard_error: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
     """The intervals of shares by the normal approximation, within [0, 1]; NaN where a standard error is."""
     half = NormalDist().inv_cdf((1 + level) / 2) * standard_error
@@ -322,7 +338,18 @@ class Groups(Parts):
 
     def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> GroupShares:
         estimates, (pooled, likeliest) = self._estimated(self._pooled, level)
-        return GroupShares(self, estimates, pooled, level, simultaneous, likeliest)
+        return GroupShares(self, estimates, pooled, level, simultaneous, likeliest, self._fit())
+
+    def _fit(self) -> inference.DesignFit | None:
+        """The test whether all groups tell of one distribution; None where too few answers of a kind are expected."""
+        parts = list(self.parts.values())
+        if not all(each.mechanism.names_one for each in parts):
+            return None
+        counts = np.stack([each.counts for each in parts])
+        fewest = np.outer(counts.sum(1), counts.sum(0)).min() / counts.sum()
+        if fewest < FEWEST_EXPECTED:
+            return None
+        return inference.design_fit_test(counts, ByRespondent([each.mechanism for each in parts], np.zeros(1, int)))
 
     def _pooled(self) -> tuple[PooledEstimate, EMResult] | tuple[None, None]:
         """The closest and the likeliest estimate from all groups; None if their likelihood is too large."""
@@ -338,10 +365,11 @@ class Groups(Parts):
         if size > MAX_CATEGORIES or any(each is None for each in mixtures):
             return None, None
         mixture, number = groups.mixture(mixtures), self.num_reports
-        # The precisions of the groups add up.
-        precision = sum(each.num_reports / float(np.mean(each.rates.variance(1 / size))) for each in parts)
+        # The precisions of the groups add up. A report varies by the draw of its user, too.
+        drawn = (1 - 1 / size) / size
+        precision = sum(each.num_reports / (float(np.mean(each.rates.variance(1 / size))) + drawn) for each in parts)
         shares = np.asarray(groups.inv(tallies), float)
-        return pooled_estimate(mixture, shares, number / precision, number), groups.mle(mixtures)
+        return pooled_estimate(mixture, shares, number / precision - drawn, number), groups.mle(mixtures)
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -350,6 +378,8 @@ class GroupShares(PartShares):
 
     likeliest: EMResult | None
     """The maximum of the likelihood of all groups; None if it is too large."""
+    fit: inference.DesignFit | None
+    """The test whether all groups tell of one distribution; None if answers are too few for it, or name several."""
 
     @property
     def beside(self) -> dict[str, np.ndarray]:
@@ -360,10 +390,26 @@ class GroupShares(PartShares):
         rows = []
         for each in self.reports.parts.values():
             metadata = each.counted.metadata
-            parameters = None if metadata is None else metadata.mechanism.parameters
-            made = {"reports": each.paths, "mechanism": each.mechanism.name, "parameters": parameters}
+            made: dict[str, Any] = {"reports": each.paths, "mechanism": each.mechanism.name}
+            made["parameters"] = None if metadata is None else metadata.mechanism.parameters
+            made |= {"note": each.mechanism.note} if metadata is None else {}
             rows.append(made | {"epsilon": each.epsilon, "num_reports": each.num_reports})
-        return {"groups": rows, "gap": None if self.likeliest is None else float(self.likeliest.gap)}
+        found = {"groups": rows, "gap": None if self.likeliest is None else float(self.likeliest.gap)}
+        if self.fit is not None:
+            numbers = float(self.fit.statistic), int(self.fit.degrees), float(self.fit.p_value)
+            found["fit"] = dict(zip(("statistic", "degrees", "p_value"), numbers, strict=True))
+        return found
+
+    @property
+    def sentences(self) -> list[str]:
+        if self.fit is None:
+            return super().sentences
+        p_value, degrees = float(self.fit.p_value), int(self.fit.degrees)
+        told = f"One distribution for all groups: G² = {self.fit.statistic:.4g} on {degrees} df, p {text_of_p(p_value)}"
+        if p_value <= MISFIT:
+            told += ": the groups contradict each other. Are the parameters right, are they samples of one population, "
+            told += "did all respondents follow the rules?"
+        return [*super().sentences, told if p_value <= MISFIT else f"{told}."]
 
     @property
     def assumption(self) -> str:

@@ -26,6 +26,7 @@ from rrjax.io.source import FrameRows, FrameSource, Source, copies, identity
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
+    MECHANISMS,
     TWO_SAMPLES,
     Design,
     PureMechanism,
@@ -34,7 +35,7 @@ from rrjax.mechanisms import (
     TwoSamples,
 )
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
-from rrjax.mechanisms.table import TABLE
+from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
 from rrjax.reports.reports import Reports, checked
 
@@ -73,6 +74,7 @@ def read(
     parameters: Mapping[str, Any] | None = None,
     sample: str | None = None,
     counts: str | None = None,
+    num_users: int | None = None,
     missing: Sequence[str] = (),
     format: Literal["csv", "tsv", "parquet", "jsonl", "transactions"] | None = None,  # noqa: A002
     header: bool | None = None,
@@ -92,12 +94,16 @@ def read(
         epsilon: ε of randomized response, nats.
         domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
             name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
-        mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed.
+        mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed. "@design" takes the
+            design of each respondent from the column `design`.
         parameters: The parameters of a design that is named: numbers, lists of them, or texts such as "2/3". "yes" is
-            the label of the yes, where it does not say so itself.
+            the label of the yes, where it does not say so itself. "@p" takes a parameter from the column `p`, row by
+            row; designs without it ignore that column.
         sample: For a design of two samples: the column that says which sample a row is of, and its two levels in the
             order of the parameters, such as "question=sensitive,anchor".
         counts: Name of a column of counts, if the table holds counts already.
+        num_users: The number of users, if these are support counts: how many reports of a `mechanism` of K and ε, such
+            as "oue", support each category.
         missing: Texts that stand for a missing answer; empty cells always do.
         format: Format of files whose names do not say it.
         header: Whether a CSV starts with the names of columns; None looks.
@@ -105,8 +111,9 @@ def read(
 
     Returns:
         `Reports` of one column; of files of several rounds of a longitudinal protocol `reports.Rounds`, of files that
-        were randomized differently `reports.Groups`, of a design of two samples `reports.TwoSampleReports`, of numbers
-        `reports.Numbers`, of several columns, if none is named, `reports.SeparateColumns`.
+        were randomized differently `reports.Groups`, of designs by respondent `reports.ByRespondentReports`, of a
+        design of two samples `reports.TwoSampleReports`, of numbers `reports.Numbers`, of several columns, if none is
+        named, `reports.SeparateColumns`.
 
     Raises:
         DataError: A file, column, row or metadata that cannot be used.
@@ -119,8 +126,11 @@ def read(
         >>> reports.num_reports, reports.counts.tolist()
         (1000, [600, 400])
     """
-    two = _two_samples(mechanism, parameters)
-    made = _design_of(mechanism, parameters) if two is None else None
+    from rrjax.reports.by_respondent import is_by_respondent, read_by_respondent
+
+    by_respondent, two = is_by_respondent(mechanism, parameters), _two_samples(mechanism, parameters)
+    other = two is not None or by_respondent or num_users is not None
+    made = None if other else design_of(mechanism, parameters)
     named = mechanism.name if isinstance(mechanism, Design | TwoSamples) else mechanism or ""
     if (two is None) is not (sample is None):
         problem = "says which of two samples a row is of"
@@ -133,9 +143,17 @@ def read(
         argument = next((name for name, value in of_files.items() if value is not None), None)
         if argument is not None:
             raise ArgumentError.about(argument, "is of files, and this is a data frame")
-        return _of_frame(data, column, epsilon, known, made, counts, missing)
+        if not by_respondent and num_users is None:
+            return _of_frame(data, column, epsilon, known, made, counts, missing)
     tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if files is None:
+        source: Source = FrameSource(column=column, missing=tokens, rows=FrameRows(data))
+    else:
+        source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if num_users is not None:
+        return read_support(source, epsilon, known, counts, mechanism, num_users)
+    if by_respondent:
+        return read_by_respondent(source, known, str(mechanism), parameters or {}, epsilon, counts)
     if two is None:
         return kind_of(source, epsilon, known, counts, made, named)
     from rrjax.reports.two_samples import read_two_samples
@@ -342,6 +360,35 @@ def read_source(
     return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
 
 
+@in_float64
+def read_support(
+    source: Source, epsilon: float | None, domain: Domain | None, counts: str | None, mechanism: Any, num_users: int
+) -> Reports:
+    """Reads a table of support counts of a mechanism of K and ε; arguments and errors are as of `rrjax.read`."""
+    of_users = option("num_users")
+    name = full_name(mechanism) if isinstance(mechanism, str) else ""
+    for argument, given, what in (
+        ("counts", counts, "the column of support counts"),
+        ("epsilon", epsilon, "the ε of the mechanism, nats"),
+        ("domain", domain, "all categories"),
+    ):
+        if given is None:
+            raise refusal(argument, f"{of_users} needs {option(argument)}, {what}")
+    if name not in MECHANISMS or name == RandomizedResponse.name:
+        known = ", ".join(each for each in MECHANISMS if each != RandomizedResponse.name)
+        problem = f"{of_users} needs {option('mechanism')}, whose reports support the categories: one of {known}"
+        raise refusal("mechanism", problem, value=mechanism)
+    assert counts is not None
+    counted = io.read_counts(source, counts, domain)
+    made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
+    most = int(counted.counts.max())
+    if not most <= num_users < MOST_REPORTS:
+        problem = f"{num_users:,} is below {most:,}, the support of one category: a report supports a category once"
+        raise refusal("num_users", f"{of_users} {problem}", value=num_users)
+    tally = Tally(as_jax_integers(counted.counts), as_jax_integers(np.asarray(num_users)), rates=made.rates)
+    return dataclasses.replace(of_tally(tally, made, counted.domain, counted.column), source=source)
+
+
 def check_round(source: Source, metadata: Metadata) -> None:
     """Refuses files of several rounds, a user twice in one round, and a row without a user."""
     rounds = rounds_of(source)
@@ -382,7 +429,7 @@ def _files(data):
     return None
 
 
-def _design_of(mechanism, parameters):
+def design_of(mechanism: Any, parameters: Mapping[str, Any] | None) -> Any:
     """The function that makes the design of a domain; None without one."""
     if isinstance(mechanism, Design):
         if parameters is not None:

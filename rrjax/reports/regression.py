@@ -20,7 +20,6 @@ from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading, 
 from rrjax.reports.functionals import read_weights
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
-from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -243,7 +242,7 @@ def regression_of(
     if plain:
         values = np.where(values < 0, -1, np.argsort(order)[values])
     kind = "sandwich" if robust or weights is not None or clusters is not None else "observed"
-    observed = values, reports.epsilon if plain else Reordered(reports.mechanism, tuple(order))
+    observed = values, reports.epsilon if plain else Reordered(reports.mechanism_of(rows.kept), tuple(order))
     how: Any = {"weights": rows.weights, "clusters": rows.clusters, "covariance": kind, "ridge": ridge}
     how |= {"num_categories": len(labels) if plain else None}
     try:
@@ -261,7 +260,7 @@ def regression_of(
             fitness = _facts(goodness_of_fit_test(result, rows.matrix, *observed))
         except FitError:
             fitness = None  # too few distinct values for groups
-    check_contradictions(reports)
+    _ = reports.contradicted  # which warns
     return Regression(
         reports,
         _coefficients(result, rows, labels, level),
@@ -390,6 +389,8 @@ class Rows:
     clusters: np.ndarray | None
     num_dropped: int
     hidden: list[Hidden]
+    kept: np.ndarray
+    """Which rows of the files these are."""
 
 
 def read_regression_rows(
@@ -450,6 +451,7 @@ def read_regression_rows(
         None if cluster is None else cluster.values[kept],
         int((answered & lacking).sum()),
         [dataclasses.replace(each, reports=each.reports[kept]) for each in hidden],
+        kept,
     )
 
 

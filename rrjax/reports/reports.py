@@ -283,6 +283,10 @@ class Reports(ColumnQuestions):
             return self.tallied.mechanism
         return rrjax.RandomizedResponse(self.num_categories, self.epsilon)
 
+    def mechanism_of(self, kept: np.ndarray) -> SupportMechanism:
+        """The mechanism of some rows, booleans `[N]`: that of all."""
+        return self.mechanism
+
     @property
     def rates(self) -> Rates:
         """The rates of the mechanism, as Python numbers: JAX would compile a program for every operation on them."""
@@ -290,8 +294,9 @@ class Reports(ColumnQuestions):
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the unbiased estimate of the share of an empty category; the largest if they differ."""
-        return math.sqrt(np.max(self.rates.variance(0)) / self.num_reports)
+        """Standard error of the unbiased estimate of the share of an empty category: of yes, or the largest of all."""
+        variances = np.broadcast_to(self.rates.variance(0), self.num_categories)
+        return math.sqrt((np.max(variances) if self.yes is None else variances[self.yes]) / self.num_reports)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -334,10 +339,10 @@ class Reports(ColumnQuestions):
         )
 
 
-def checked(reports: Reports) -> Reports:
-    """The reports, with the warnings that precede their estimates; refuses a single report."""
+def checked(reports: Reports, least: int = 2) -> Reports:
+    """The reports, with the warnings that precede their estimates; refuses fewer than `least`."""
     counted, number = reports.counted, reports.num_reports
-    if number < 2:
+    if number < least:
         raise DataError(
             f"{reports.name} holds one report: a distribution cannot be estimated from it. "
             "Were all files given, and is the column right?",

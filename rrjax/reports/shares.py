@@ -420,6 +420,8 @@ class Shares(Answer):
                 f"looking, such as the largest, use {option('simultaneous=True', '--at-once')}: simultaneous "
                 "intervals, which are wider."
             )
+        if intervals.contradicted.all():
+            return []
         return [significant, which, *filter(None, [self.advice])]
 
     @property
@@ -459,14 +461,14 @@ class Shares(Answer):
         marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
         if not intervals.simultaneous:
             marks = "among many categories some intervals exclude zero by chance, and these have no mark"
+        empty = "an empty category" if reports.yes is None else "the share of yes where it is zero"
         return words | {
             "certificate": self._certificate,
             intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, "
             "which makes all shares fit together, may lie outside",
             "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, "
             f"on average (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}",
-            "noise": f"standard error of the unbiased estimate of an empty category: "
-            f"{form.percent(reports.standard_error)}",
+            "noise": f"standard error of the unbiased estimate of {empty}: {form.percent(reports.standard_error)}",
             "to publish": self.to_publish,
         }
 

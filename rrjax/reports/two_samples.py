@@ -15,7 +15,7 @@ import numpy as np
 from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
 from rrjax.io.domain import Domain
-from rrjax.io.rows import count_pairs
+from rrjax.io.read import count_by
 from rrjax.io.source import Source
 from rrjax.mechanisms import Compliance, TwoSamples
 from rrjax.reports import form
@@ -237,8 +237,6 @@ def read_two_samples(
         has = f"{option('mechanism')} {design.name} has two samples"
         raise refusal("sample", f"{has}: say with {wanted} which sample a row is of")
     column, *levels = _parsed(sample)
-    if counts is not None:
-        raise refusal("counts", f"{option('counts')} does not apply to {design.name}: leave it out", value=counts)
     if domain is None or domain.num_categories != 2:
         needs = f"{option('mechanism')} {design.name} needs {option('domain')}, its two answers"
         raise refusal("domain", f"{needs}: give 0:1 or a file of labels, one a line")
@@ -246,16 +244,17 @@ def read_two_samples(
     check_design(source, name, epsilon, domain, design.name)
     if source.column is None:
         raise refusal("column", f"{option('sample')} needs {option('column')}, the column of the answers")
-    pairs = count_pairs(source, (source.column, column), (domain, None))
-    known = [str(label) for label in pairs.domains[1].labels()]
+    found = count_by(source, (column,), domain, counts)
+    known = [cell for (cell,), each in found.items() if cell and each.num_rows > each.num_missing]
     lacking = next((level for level in levels if level not in known), None)
     if lacking is not None or len(known) != 2:
         shown = ", ".join(map(repr, known[:5])) + " …" * (len(known) > 5)
         problem = f"two are wanted, and it has {len(known):,}" if lacking is None else f"no row has {lacking!r}"
         where = f"{option('sample')} {sample}: {name}, column {column!r}"
         raise refusal("sample", f"{where}: {problem}; its levels are {shown}", value=sample)
-    by_sample = pairs.counts.T[[known.index(level) for level in levels]][:, [place, 1 - place]]
-    return TwoSampleReports(design, by_sample, domain, place, (column, levels[0], levels[1]), pairs.num_missing)
+    by_sample = np.stack([found[level,].counts for level in levels])[:, [place, 1 - place]]
+    num_missing = sum(each.num_rows for each in found.values()) - int(by_sample.sum())
+    return TwoSampleReports(design, by_sample, domain, place, (column, levels[0], levels[1]), num_missing)
 
 
 def _parsed(text: str) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from scipy import stats
 
 import rrjax
 from rrjax import inference, io
+from rrjax.cli.design import RANDOMIZING
 from rrjax.mechanisms import DESIGNS, ForcedResponse, NegativeQuestion
 from rrjax.mechanisms.table import TABLE
 
@@ -26,6 +27,7 @@ EXAMPLES = {
     "triangular": ["innocuous=1/4"],
     "kuk": ["have=0.8", "lack=0.2"],
     "mangat": ["truth=0.7"],
+    "direct": [],
 }
 
 
@@ -85,7 +87,7 @@ def test_every_design_has_the_estimates_of_its_class(answers, name):
     out = answers.done("compare", *line)
     made = {key: [eval(part) for part in value.split(",")] for key, value in values.items()}
     made = {key: value if len(value) > 1 else value[0] for key, value in made.items()}
-    design = DESIGNS[name](**({"num_categories": 2} if name == "negative-question" else {}), **made)
+    design = DESIGNS[name](**({"num_categories": 2} if name in ("negative-question", "direct") else {}), **made)
     found, counts = shares(out), np.array([831, 1604])
     for estimator, expected in (
         ("mle", rrjax.mle(design.mixture_of_counts(counts))),
@@ -102,7 +104,8 @@ def flags_of(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "forced-response" else (pytest.mark.long,)) for name in DESIGNS]
+    "name",
+    [pytest.param(name, marks=() if name == "forced-response" else (pytest.mark.long,)) for name in RANDOMIZING],
 )
 def test_answers_that_were_randomized_here(answers, name):
     """Values, their answers in a file that carries its design, and an estimate near the truth."""
@@ -305,7 +308,6 @@ def test_who_complies_is_estimated_from_two_samples(answers):
         ("estimate", (*sample, "--at-once"), "--at-once"),
         ("estimate", (*sample, "--ordered"), "--ordered"),
         ("estimate", (*sample, "--estimator", "inv"), "--estimator"),
-        ("estimate", (*sample, "--counts", "n"), "--counts"),
         ("estimate", (*sample, "--group", "a=same"), "--mean, --quantile, --group, --by and --weights"),
         ("report", (), "--mechanism"),
     ):

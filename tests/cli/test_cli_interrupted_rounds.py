@@ -183,3 +183,27 @@ def test_reports_that_were_moved_after_their_round(day):
         assert day(*LINE, "--out", "reports/new.parquet")[0] == 0
         Path("reports/new.parquet").rename(f"{number}.parquet")
     assert io.read_metadata("2.parquet").round == 2
+
+
+def test_a_memo_that_was_copied_without_its_lock(day):
+    assert day(*LINE, "--out", "reports/first.parquet")[0] == 0
+    Path("else/where").mkdir(parents=True)
+    shutil.copy("memo/m.parquet", "else/where/m.parquet")
+    line = ["else/where/m.parquet" if word == "memo/m.parquet" else word for word in LINE]
+    code, _, said = day(*line, "--out", "reports/second.parquet")
+    lock = Path("else/where/m.parquet.lock").resolve()
+    assert code == 3
+    assert str(lock) in str(day.error)
+    assert not Path("reports/second.parquet").exists(), said
+    shutil.copy("memo/m.parquet.lock", lock)
+    assert day(*line, "--out", "reports/second.parquet")[0] == 0
+    assert rounds() == [1, 2]
+
+
+def test_a_table_is_not_written_over_a_lock(day):
+    assert day(*LINE, "--out", "reports/first.parquet")[0] == 0
+    lock = Path("memo/m.parquet.lock")
+    before = lock.read_bytes()
+    Path("table.csv").symlink_to(lock)
+    code, _, said = day("estimate", "reports/first.parquet", "--out", "table.csv")
+    assert (code, lock.read_bytes()) == (2, before), said

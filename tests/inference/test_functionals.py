@@ -536,3 +536,15 @@ def test_what_is_wrong_is_named():
         weighted_functional(COUNTS, 1.0, values=NUMBERS)
     with refused("other"):
         weighted_counts([0], [1], 2) + weighted_counts([0], [1], 3)
+
+
+@pytest.mark.parametrize("unit", [1e-22, 1e22])
+def test_weights_whose_squares_leave_float32_are_refused(unit):
+    weights = unit * np.arange(1, 31.0)
+    if X64:
+        counts = weighted_counts(np.arange(30) % 3, weights, 3)
+        one = weighted_counts(np.arange(30) % 3, weights / unit, 3)
+        assert float(counts.effective_size) == pytest.approx(float(one.effective_size), rel=1e-9)
+        weights = weights * unit**8
+    with refused("weights"):
+        weighted_counts(np.arange(30) % 3, weights, 3)

@@ -397,3 +397,11 @@ def test_unusable_counts_give_nan_and_extremes_do_not():
         assert np.isfinite(found.kinds).all()
         assert float(found.lower) <= float(found.share) + 1e-6 <= float(found.upper) + 2e-6 or np.isnan(found.share)
     assert found.kinds.dtype == FLOAT
+
+
+def test_a_sample_that_is_exactly_the_law_of_one_kind_is_on_the_boundary():
+    """35 of 50 anchors are the anchor's law, so nobody is said not to comply; rounding must not say otherwise."""
+    found = compliance([[46, 53], [35, 15]], AnchoredCrosswise(0.15, 0.25, 0.1))
+    assert float(found.not_complying) == 0
+    assert np.isnan(found.standard_error)
+    assert float(found.p_value) == 1

@@ -18,6 +18,7 @@ from rrjax import inference
 from rrjax.estimators.maximum_likelihood import maximum
 from rrjax.mechanisms import (
     Crosswise,
+    Direct,
     ForcedResponse,
     Kuk,
     Mangat,
@@ -50,6 +51,7 @@ DESIGNS = {
     "kuk": (Kuk(0.2, 0.7), np.array([[0.2, 0.8], [0.7, 0.3]])),
     "kuk-yes-last": (Kuk(0.2, 0.7, yes_category=1), np.array([[0.3, 0.7], [0.8, 0.2]])),
     "mangat": (Mangat(0.7), np.array([[1, 0], [0.3, 0.7]])),
+    "direct": (Direct(3), EYE),
     "non-compliance": (NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.15, SHRUG), 0.85 * RR + 0.15 * SHRUG),
 }
 

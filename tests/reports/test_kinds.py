@@ -369,7 +369,6 @@ def test_the_figure_of_two_samples_has_both_unknown_shares(asked):
         ("domain", {"parameters": ANCHORED}),
         ("parameters", {"parameters": ANCHORED | {"yes": "nobody"}}),
         ("column", {"column": None}),
-        ("counts", {"counts": "n"}),
         ("epsilon", {"epsilon": 1.0}),
     ],
 )

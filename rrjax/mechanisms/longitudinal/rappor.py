@@ -32,7 +32,7 @@ from rrjax.mechanisms.longitudinal.protocol import again, check_rounds, drawn_bi
 from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
-from rrjax.numerics.products import einsum
+from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import take_at
 from rrjax.numerics.solvers import Regression, least_squares
@@ -231,6 +231,34 @@ class Rappor:
         users, counts = self.bit_counts(reports) if isinstance(reports, CohortBits) else self._checked_counts(*reports)
         return _regression(self, users, counts, num_steps)
 
+    def standard_errors(
+        self, reports: CohortBits | tuple[ArrayLike, ArrayLike], theta: Float[ArrayLike, " K"]
+    ) -> Float[Array, " K"]:
+        """Standard errors of the shares of `regression`, of users who are drawn.
+
+        The sandwich of least squares, with the covariance of a user's bits. It takes the candidates with a share of
+        zero for absent, as if that were known.
+
+        Args:
+            reports: As of `regression`.
+            theta: Its shares.
+
+        Returns:
+            `[K]`; NaN for shares of zero, which are at the boundary, and for those that are NaN.
+
+        Raises:
+            ValueError: As `regression`.
+
+        Example:
+            >>> import numpy as np, rrjax
+            >>> rappor = rrjax.longitudinal.Rappor(np.array([[[True], [False]]]), 1, f=0, p=0.25, q=0.75)
+            >>> counts = [1000], [[600]]
+            >>> print(f"{rappor.standard_errors(counts, rappor.regression(counts).theta)[0]:.4f}")
+            0.0310
+        """
+        users, counts = self.bit_counts(reports) if isinstance(reports, CohortBits) else self._checked_counts(*reports)
+        return _standard_errors(self, users, counts, jnp.asarray(theta))
+
     def mixture(self, reports: CohortBits) -> Mixture:
         """The likelihood of whole reports of users who hold one candidate each, the same in all rounds.
 
@@ -386,3 +414,29 @@ def _regression(rappor, users, counts, num_steps):
     usable = (rates.truth > 0) & (total > 0)  # −1 users mark a report without a cohort
     found = least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)
     return found._replace(theta=jnp.where(jnp.diagonal(gram) > 0, found.theta, jnp.nan))
+
+
+@jax.jit
+def _standard_errors(rappor, users, counts, theta):
+    rates = rappor._bits.rates
+    dtype = rates.truth.dtype
+    total = jnp.maximum(jnp.sum(users), 1).astype(dtype)
+    weights = users.astype(dtype) / total
+    seen = counts.astype(dtype) / jnp.maximum(users, 1).astype(dtype)[:, None]
+    active = theta > 0
+    shares = jnp.where(active, theta, 0).astype(dtype)
+    held = jnp.where(active[:, None], jnp.asarray(rappor.filters), False).astype(dtype)
+    bread = einsum("icj,idj,i->cd", held, held, weights) + jnp.diag(jnp.where(active, 0, 1).astype(dtype))
+
+    def add(meat, cohort):
+        """The bits of one user depend on each other by the word; what is left is the noise of each bit."""
+        held, seen, weight = cohort
+        chances = matmul(held.T, shares)
+        noise = jnp.maximum(seen * (1 - seen) / rates.truth**2 - chances * (1 - chances), 0)
+        alike, mean = matmul(held, held.T), matmul(held, chances)
+        own = matmul(held * noise, held.T) + matmul(alike * shares, alike) - mean[:, None] * mean
+        return meat + weight * own, None
+
+    meat, _ = lax.scan(add, jnp.zeros_like(bread), (held, seen, weights / total))
+    covariance = jnp.linalg.solve(bread, jnp.linalg.solve(bread, meat).T)
+    return jnp.where(active, jnp.sqrt(jnp.maximum(jnp.diagonal(covariance), 0)), jnp.nan)

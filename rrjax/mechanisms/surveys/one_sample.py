@@ -3,7 +3,7 @@
 Of yes and no: the designs of Warner, Kuk and Mangat, the crosswise and the triangular model. The respondents of
 `yes_category`, by default 0, have the sensitive attribute, and the answer of this number is a yes (crosswise: "both or
 neither"; triangular: "at least one"; Kuk: a red card). Of any number of answers: forced response, the unrelated and the
-negative question, and randomized response that a known share ignores.
+negative question, direct questioning, and randomized response that a known share ignores.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import as_scalar, as_values, check_key, complement, float_dtype
+from rrjax.data.arguments import as_scalar, as_true_counts, as_values, check_key, complement, float_dtype
 from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
+from rrjax.data.tally import Tally
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.surveys.design import (
     Affine,
@@ -310,6 +311,43 @@ class ForcedResponse(_Replacing):
     name: ClassVar[str] = "forced-response"
     distribution: ClassVar[str] = "forced"
     forced: ArrayLike
+
+
+@register(data_fields=[], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class Direct(Design):
+    """Direct questioning: the answer is the value. A pytree. Nothing protects the respondents: ε is infinite.
+
+    It is for groups of a survey that were asked directly, beside others that randomized (`ByRespondent`).
+
+    Args:
+        num_categories: K, an integer, at least 2. Static.
+
+    Example:
+        >>> import rrjax
+        >>> design = rrjax.mechanisms.Direct(2)
+        >>> [round(t, 3) for t in rrjax.mle(design.mixture_of_counts([7, 89])).tolist()]
+        [0.073, 0.927]
+    """
+
+    name: ClassVar[str] = "direct"
+    num_categories: int
+
+    def __post_init__(self) -> None:
+        check_num_categories(self.num_categories)
+
+    @property
+    def affine(self) -> Affine:
+        return Affine(np.zeros(self.num_categories), np.asarray(1.0))
+
+    def randomize(self, key: Array, values: ArrayLike) -> Int[Array, "*s"]:
+        check_key(key)
+        values = as_values(values, self.num_categories, "values")
+        return self._within(values.astype(jnp.int32), values)
+
+    def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
+        check_key(key)
+        return self._tally(as_true_counts(true_counts, self.num_categories))
 
 
 @register(data_fields=["own"], meta_fields=["num_categories"])

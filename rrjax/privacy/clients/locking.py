@@ -22,7 +22,8 @@ except ImportError:  # not on Windows
 LOCK_TIMEOUT_SECONDS = 10.0
 """Time to wait for another process, if the operating system has no locks that end with their process."""
 _NOTE_BYTES = 128
-_NOTE = b'{"generation": '
+NOTE = b'{"generation": '
+"""The first bytes of the note in a lock."""
 
 
 def sync_folder(folder: pathlib.Path) -> None:
@@ -57,7 +58,7 @@ class Lock:
         os.lseek(self.descriptor, 0, os.SEEK_SET)
         start = os.read(self.descriptor, _NOTE_BYTES + 1)
         text = start.strip(b"\0 ")
-        return len(start) <= _NOTE_BYTES and (text.startswith(_NOTE) or _NOTE.startswith(text))
+        return len(start) <= _NOTE_BYTES and (text.startswith(NOTE) or NOTE.startswith(text))
 
     def write(self, **note: Any) -> None:
         """Replaces the note. It stays as it was if there is no room: it is a safeguard, and no reason to stop."""

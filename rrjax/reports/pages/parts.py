@@ -118,7 +118,9 @@ def in_words(
     """The largest categories with their estimated shares and intervals."""
     named = []
     for at in largest_of(theta, top):
-        between = "" if limits is None else f" ({form.between(limits[0][at], limits[1][at])})"
+        between = ""
+        if limits is not None and not np.isnan(limits[0][at]):
+            between = f" ({form.between(limits[0][at], limits[1][at])})"
         named.append(f"<strong>{label(labels[at])}</strong> with about {html.markup(form.share(theta[at]) + between)}")
     return Markup(", ".join(named))
 

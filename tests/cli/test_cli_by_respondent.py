@@ -1,0 +1,222 @@
+"""Designs and parameters in columns of a file, and differences: what the command line and a notebook say of them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from outlets import check_outlets
+from refusals import blames, refused
+
+import rrjax
+from rrjax import models
+from rrjax.data.errors import DataError
+from rrjax.io.read import count_by
+from rrjax.io.source import Source
+from rrjax.mechanisms import ByRespondent, Crosswise, Direct
+from rrjax.reports import test_difference as difference_of
+
+pytestmark = pytest.mark.once
+COLUMNS = ("--column", "answer", "--domain", "0:1")
+MIXED = (*COLUMNS, "--mechanism", "@design", "--parameter", "innocuous=@p")
+GROUPS = {("crosswise", "1/4"): [112, 198], ("direct", ""): [89, 7]}
+"""Answers 0 and 1 to a question on plagiarism (p = 1/4), published as counts."""
+
+
+@pytest.fixture
+def survey(invoke):
+    """The published answers, row by row and as a table of counts; ages are made up."""
+    rows = [
+        f"{answer},{design},{p},{20 + 7 * place % 60}"
+        for (design, p), numbers in GROUPS.items()
+        for answer, number in enumerate(numbers)
+        for place in range(number)
+    ]
+    Path("rows.csv").write_text("answer,design,p,age\n" + "\n".join(rows) + "\n,direct,,30\n")
+    table = [
+        f"{answer},{design},{p},{number}" for (design, p), each in GROUPS.items() for answer, number in enumerate(each)
+    ]
+    Path("table.csv").write_text("answer,design,p,n\n" + "\n".join(table) + "\n")
+    return invoke
+
+
+def read(name="rows.csv", **more):
+    given = {"column": "answer", "domain": "0:1", "mechanism": "@design", "parameters": {"innocuous": "@p"}}
+    return rrjax.read(name, **{**given, **more})
+
+
+def test_counts_by_the_texts_of_other_columns(survey):
+    found = count_by(Source("rows.csv", column="answer"), ["design", "p"], "0:1")
+    assert {key: each.counts.tolist() for key, each in found.items()} == GROUPS
+    assert [each.num_missing for each in found.values()] == [0, 1]
+    counted = count_by(Source("table.csv", column="answer"), ["p"], "0:1", "n")
+    assert {key: each.counts.tolist() for key, each in counted.items()} == {("",): [89, 7], ("1/4",): [112, 198]}
+
+
+@pytest.mark.long  # an estimate of each group, and of both
+def test_rows_tables_and_frames_give_one_answer(survey):
+    polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
+    answer = read().shares()
+    check_outlets(answer, survey, "estimate", "rows.csv", *MIXED)
+    assert answer.fit is not None
+    assert float(answer.fit.p_value) == pytest.approx(0.0145, abs=5e-5)
+    assert [each.mechanism.name for each in answer.reports.parts.values()] == ["crosswise", "direct"]
+    assert "inf" in answer.reports.summary()
+    for name, more in (("table.csv", {"counts": "n"}), (polars.read_csv("rows.csv"), {})):
+        other = read(name, **more).shares()
+        for column, values in answer.columns.items():
+            np.testing.assert_array_equal(values, other.columns[column])
+    columns = answer.columns
+    np.testing.assert_allclose(columns["likeliest"], [0.88551863, 0.11448137], atol=1e-7)
+    assert columns["group_2"] == pytest.approx([89 / 96, 7 / 96], abs=1e-6)
+
+
+@pytest.mark.long  # a fit of 406 rows
+def test_a_regression_takes_the_design_of_each_row(survey):
+    answer = read().regress("age")
+    rows = [line.split(",") for line in Path("rows.csv").read_text().splitlines()[1:-1]]
+    which = [int(design == "direct") for _, design, _, _ in rows]
+    designs = Crosswise(0.25, yes_category=1), Direct(2)
+    ages = np.asarray([[float(age)] for *_, age in rows])
+    with rrjax_in_float64():
+        fitted = models.fit(ages, np.asarray([int(row[0]) for row in rows]), ByRespondent(designs, which))
+        wanted = np.ravel(fitted.coefficients)
+    np.testing.assert_allclose(answer.columns["estimate"], wanted, rtol=1e-6)
+    check_outlets(
+        answer, survey, "regress", "rows.csv", "--outcome", "answer", "--covariates", "age", *MIXED[2:], out=False
+    )
+
+
+def rrjax_in_float64():
+    import jax
+
+    return jax.enable_x64(True)
+
+
+def test_direct_less_crosswise_is_the_published_difference(survey):
+    answer = difference_of(read())
+    found = {name: float(each[1]) for name, each in answer.columns.items()}
+    assert round(100 * found["first"], 2) == 22.26
+    assert round(100 * found["second"], 2) == 7.29
+    assert round(100 * found["difference"], 2) == 14.97
+    assert round(100 * found["standard_error"], 1) == 6.1
+    assert round(found["p_value"], 3) == 0.014
+    check_outlets(answer, survey, "test", "difference", "rows.csv", *MIXED)
+    said = json.loads(survey.done("test", "difference", "table.csv", *MIXED, "--counts", "n", "--json"))
+    assert said["p_value"] == pytest.approx(answer.to_dict()["p_value"])
+
+
+def test_the_difference_of_two_collections(survey):
+    one, other = rrjax.Reports.of_counts([520, 290, 190], 2.0), rrjax.Reports.of_counts([0, 1, 999], Direct(3))
+    answer = difference_of(one, other, names=["now", "then"], level=0.9)
+    columns = answer.columns
+    law = one.mechanism.weights(np.expm1)
+    seen = np.array([520, 290, 190]) / 1000
+    np.testing.assert_allclose(columns["first"], (seen - law.q) / law.d, atol=1e-6)
+    error = np.sqrt(seen * (1 - seen) / 1000) / law.d
+    # A count of zero has the error of half an answer.
+    rare = np.array([0.5 / 1001, 1 / 1000, 999 / 1000])
+    np.testing.assert_allclose(columns["standard_error"], np.hypot(error, np.sqrt(rare * (1 - rare) / 1000)), rtol=1e-5)
+    assert "Bonferroni" in repr(answer)
+    with refused("second"):
+        difference_of(one)
+    with refused("domain"):
+        difference_of(one, rrjax.Reports.of_counts([1, 2], Direct(2)))
+    with refused("names"):
+        difference_of(one, other, names=["now"])
+
+
+def test_the_difference_keeps_its_level():
+    random, designs = np.random.default_rng(2), (Direct(2), Crosswise(0.2))
+    laws = [np.asarray(each.channel(), float).T @ [0.3, 0.7] for each in designs]
+    number, misses = 300, 0
+    for _ in range(number):
+        sides = [
+            rrjax.Reports.of_counts(random.multinomial(400, law), each) for law, each in zip(laws, designs, strict=True)
+        ]
+        columns = difference_of(*sides).columns
+        misses += not columns["lower"][0] <= 0 <= columns["upper"][0]
+    assert abs(misses / number - 0.05) < 4 * np.sqrt(0.05 * 0.95 / number)
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "problem"),
+    [
+        ("1,crosswise,,30", "p", "needs its parameter"),
+        ("1,crosswise,1.5,30", "p", "'1.5'"),
+        ("1,crosswise,half,30", "p", "'half'"),
+        ("1,crosswise,0.5,30", "p", "'0.5'"),
+        ("1,odd,0.5,30", "design", "'odd'"),
+        ("1,,0.5,30", "design", "names no design"),
+    ],
+)
+def test_a_cell_that_makes_no_design_is_named_with_its_row(survey, row, column, problem):
+    Path("rows.csv").write_text(f"answer,design,p,age\n1,crosswise,1/4,30\n0,direct,,30\n{row}\n")
+    code, _, said = survey("estimate", "rows.csv", *MIXED)
+    assert code == 3, said
+    assert (survey.error.column, survey.error.row) == (column, 3)
+    assert problem in str(survey.error)
+    with pytest.raises(DataError):
+        read()
+
+
+@pytest.mark.parametrize(
+    ("line", "flag"),
+    [
+        (("estimate", "rows.csv", *MIXED[2:]), "--column"),
+        (("estimate", "rows.csv", "--column", "answer", *MIXED[4:]), "--domain"),
+        (("estimate", "rows.csv", *MIXED, "--epsilon", "1"), "--epsilon"),
+        (("estimate", "rows.csv", *MIXED, "--parameter", "truth=0.5"), "--parameter"),
+        (("estimate", "rows.csv", *COLUMNS, "--parameter", "innocuous=@p"), "--parameter"),
+        (("test", "fit", "rows.csv", *MIXED), "--mechanism"),
+        (("compare", "rows.csv", *MIXED), "REPORTS"),
+        (("estimate", "rows.csv", *MIXED, "--mean"), "--mean"),
+        (("regress", "table.csv", "--outcome", "answer", "--covariates", "n", *MIXED[2:], "--counts", "n"), None),
+        (("test", "difference", "rows.csv", *MIXED, "--epsilon", "1"), "--mechanism"),
+        (("test", "difference", "rows.csv", *COLUMNS, "--epsilon", "1"), "REPORTS"),
+        (("randomize", "rows.csv", "--column", "answer", "--mechanism", "direct", "--out", "r.parquet"), "--mechanism"),
+    ],
+)
+def test_what_does_not_go_with_designs_in_columns(survey, line, flag):
+    code, _, said = survey(*line)
+    assert code == 2, said
+    assert flag is None or blames(survey.error, flag) or flag.strip("-") in str(survey.error), said
+
+
+def test_two_samples_from_a_table_of_counts(survey):
+    Path("dice.csv").write_text("answer,die,n\n1,a,400\n0,a,600\n1,b,550\n0,b,450\n")
+    forced = ("--mechanism", "cheating-detection", "--parameter", "forced=0.25,0.75", "--sample", "die=a,b")
+    found = json.loads(survey.done("estimate", "dice.csv", *COLUMNS, *forced, "--counts", "n", "--json"))
+    assert found["counts"] == [[400, 600], [550, 450]]
+    assert found["num_missing"] == 0
+
+
+@pytest.mark.long  # an estimate by whole counts
+def test_support_counts_from_a_table(invoke):
+    import jax
+
+    polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
+    mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(3, 2.0)
+    tally = mechanism.collect(jax.random.key(0), np.asarray([600, 300, 100]))
+    support = [int(each) for each in tally.support]
+    Path("support.csv").write_text("label,n\n" + "\n".join(map("{},{}".format, "abc", support)) + "\n")
+    line = "estimate", "support.csv", "--column", "label", "--counts", "n", "--domain", "a,b,c", "--mechanism", "oue"
+    given = {"column": "label", "counts": "n", "domain": ["a", "b", "c"], "epsilon": 2.0, "num_users": 1000}
+    answer = rrjax.read("support.csv", mechanism="oue", **given).shares()
+    check_outlets(answer, invoke, *line, "--epsilon", 2, "--num-users", 1000)
+    wanted = rrjax.Reports.of_tally(tally, mechanism, ["a", "b", "c"]).shares().columns
+    for name, column in answer.columns.items():
+        np.testing.assert_array_equal(column, wanted[name])
+    frame = rrjax.read(polars.read_csv("support.csv"), mechanism="oue", **given)
+    assert frame.counts.tolist() == support
+    for flags, flag in (
+        (("--epsilon", 2), "--mechanism"),
+        (("--num-users", 1000), "--epsilon"),
+        (("--epsilon", 2, "--num-users", max(support) - 1), "--num-users"),
+        (("--epsilon", 2, "--num-users", 0), "--num-users"),
+    ):
+        code, _, said = invoke(*line, *flags)
+        assert code == 2, said
+        assert blames(invoke.error, flag), said
+    with refused("mechanism"):
+        rrjax.read("support.csv", mechanism="warner", **given)
