@@ -66,6 +66,8 @@ MAX_MOVES = 6
 STRENGTHS = (1e4, 80.0, 20.0)
 """Weights that the base prior may have beside the counts of all categories."""
 WEAKEST = STRENGTHS[-1]
+MAX_CATEGORIES_OF_STRENGTHS = 2000
+"""The largest K with a choice of strengths: a hundred atoms have too few degrees of freedom to follow more counts."""
 NATS_PER_STRENGTH = 0.25
 """What a score must gain for a base prior that is e times as strong: where scores tie, a weak one errs less."""
 LARGEST_LEVERAGE = 0.95
@@ -314,34 +316,34 @@ class Prior(NamedTuple):
     base: Float[Array, " M"]  # the weights of the base prior
     weights: Float[Array, " M"]  # those of the maximum likelihood prior, moved towards the sum of the shares
     variances: Float[Array, " B"]  # of the shares under it, its own error and their sum included
-    gap: Float[Array, ""]  # nats: the distance of the prior of mean 1/K from the largest smoothed log-likelihood
+    gap: Float[Array, ""]  # nats: of the weakest strength and mean 1/K, the distance from the largest log-likelihood
     gain: Float[Array, ""]  # nats: its log-likelihood less that of equal shares
     strength: Float[Array, ""]  # the weight of the base prior beside the counts
 
     @classmethod
     def of(cls, histogram: Histogram) -> Prior:
-        """The base prior, the smoothed maximum likelihood prior of mean 1/K, and that moved towards the sum."""
+        """The base prior, and of the maximum likelihood priors that are moved towards the sum the best."""
         table, weight, size = histogram.table, histogram.weight, histogram.cell.shape[0]
         noise, atoms = histogram.noise.typical, histogram.atoms
         borders = noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)
         base = base_prior(table, weight, jnp.log(borders), size)
         departure = atoms.share * size - 1
-        fits = _by_strength(histogram, base, departure)
+        strengths = STRENGTHS if size <= MAX_CATEGORIES_OF_STRENGTHS else (WEAKEST,)
+        fits = _by_strength(histogram, base, departure, strengths)
         weakest = jax.tree.map(lambda leaf: leaf[-1], fits)
         gap = jnp.maximum(size * gap_of(table, weight / size, WEAKEST / size * base, departure, weakest), 0)
         at_equal = jnp.arange(departure.shape[0]) == jnp.argmin(jnp.abs(departure))
         log_of_equal = jnp.sum(jnp.where(at_equal, histogram.log_likelihood, 0), axis=1)
         gain = matmul(weight, jnp.log(matmul(table, weakest.weights)) - log_of_equal)
-        moved, scores = _moved(histogram, base, fits, weakest)
-        strengths = jnp.asarray(STRENGTHS, base.dtype)
-        scores = scores - NATS_PER_STRENGTH * jnp.log(strengths)
-        chosen = jnp.argmax(jnp.where(jnp.isfinite(scores), scores, -jnp.inf))
-        strength, weights = take_at(strengths, chosen), take_at(moved, chosen)
+        moved, scores = _moved(histogram, base, strengths, fits, weakest)
+        scores = scores - NATS_PER_STRENGTH * np.log(strengths).astype(base.dtype)
+        chosen = jnp.argmax(jnp.where(jnp.isfinite(scores), scores, -jnp.inf)) if len(strengths) > 1 else jnp.int32(0)
+        strength, weights = take_at(jnp.asarray(strengths, base.dtype), chosen), take_at(moved, chosen)
         _, _, variances = _consequences(histogram, strength / size * base, weights)
         return cls(base, weights, variances, gap, gain, strength)
 
 
-def _by_strength(histogram: Histogram, base, departure) -> Mixing:
+def _by_strength(histogram: Histogram, base, departure, strengths) -> Mixing:
     """The priors of mean 1/K for all strengths, `[A, M]`; `departure` is K·θ − 1 for each atom."""
     table, weight = histogram.table, histogram.weight
 
@@ -352,12 +354,14 @@ def _by_strength(histogram: Histogram, base, departure) -> Mixing:
         return prior, prior
 
     # From the strongest, which is near the base prior, to the weakest: two to four steps each.
-    strengths = jnp.asarray(STRENGTHS, base.dtype)
-    begin = start_of(departure)._replace(weights=base, slack=STRENGTHS[0] / jnp.sum(weight) * base)
+    begin = start_of(departure)
+    if len(strengths) > 1:
+        begin = begin._replace(weights=base, slack=strengths[0] / jnp.sum(weight) * base)
+    strengths = jnp.asarray(strengths, base.dtype)
     return lax.scan(fitted, with_sharding_of(begin, (table, weight, base)), with_sharding_of(strengths, table))[1]
 
 
-def _moved(histogram: Histogram, base, fits: Mixing, weakest: Mixing):
+def _moved(histogram: Histogram, base, strengths, fits: Mixing, weakest: Mixing):
     """The priors `[A, M]` moved towards the sum, and how well each predicts counts that it did not see, `[A]`.
 
     A score is the log-likelihood of each count under the prior of all others, to first order: that under the prior of
@@ -390,7 +394,7 @@ def _moved(histogram: Histogram, base, fits: Mixing, weakest: Mixing):
         # A strong base prior that resists is none for these counts.
         return None, (g, jnp.log(matmul(table, g)) - leverage, new.done | (strength == WEAKEST))
 
-    strengths = with_sharding_of(jnp.asarray(STRENGTHS, base.dtype), table)
+    strengths = with_sharding_of(jnp.asarray(strengths, base.dtype), table)
     _, (weights, left_out, usable) = lax.scan(moved, None, (fits, strengths))
     return weights, jnp.where(usable, matmul(left_out - left_out[-1], weight), -jnp.inf)
 

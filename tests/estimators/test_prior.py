@@ -12,6 +12,7 @@ from rrjax.data.tally import support_data
 from rrjax.estimators.histogram import Histogram, posteriors
 from rrjax.estimators.prior import (
     LEAST_MASS,
+    MAX_CATEGORIES_OF_STRENGTHS,
     MIXING_COUNTS,
     SHAPES,
     STRENGTHS,
@@ -216,6 +217,13 @@ def test_a_leverage_is_what_a_count_does_to_its_own_likelihood():
         more, less = (np.where(np.arange(len(weight)) == place, weight + step, weight) for step in (0.01, -0.01))
         ends = [np.log(table[place] @ climbed(each)) for each in (more, less)]
         assert found[place] == pytest.approx((ends[0] - ends[1]) / 0.02, rel=0.01)
+
+
+@pytest.mark.long  # a program that compiles for seconds
+def test_many_categories_have_one_strength():
+    size = MAX_CATEGORIES_OF_STRENGTHS + 1
+    smooth = -np.log1p(-(np.arange(size) + 0.5) / size)
+    assert strength_of(smooth / smooth.sum(), 100_000_000, 6.0) == WEAKEST
 
 
 def strength_of(shares, number, epsilon, seed=0, dtype=FLOAT):
