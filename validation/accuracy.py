@@ -2,7 +2,7 @@
 
 The first grid is the paper's (Zipf with three exponents); the second has populations of other kinds, with two real ones
 where the data are there; the third has few categories, some of them real; in the fourth one or a few of very many
-categories hold all or half of the users; the fifth has many users, whose noise is small beside smooth shares. Every
+categories hold all or half of the users; the fifth has many users: noise is small beside differences of shares. Every
 seed draws the users and their reports exactly. An error is that of the mean over the seeds, against the shares of the
 users who reported or the population they were drawn from, and is related to the best of InvN, MLE* and InvP in the
 setting, which nobody knows who holds one collection; a best below 2 % of the error of the inversion counts as that. The
@@ -128,7 +128,7 @@ def quantiles(law: Callable[[np.ndarray], np.ndarray]) -> Callable[[int], np.nda
     return make
 
 
-SMOOTH = {
+OF_MANY_USERS = {
     "exponential": quantiles(lambda part: -np.log1p(-part)),
     "log-normal 1": quantiles(lambda part: np.exp(special.ndtri(part))),
     "log-normal 2": quantiles(lambda part: np.exp(2 * special.ndtri(part))),
@@ -167,7 +167,7 @@ def grids(folder: Path, quick: bool) -> dict[str, list[tuple[str, np.ndarray, li
     fourth = [(name, make(size), settings) for size in sizes for name, make in makers.items()]
     sizes, users = ((50,), (1_000_000,)) if quick else ((30, 100, 400), (1_000_000, 100_000_000))
     settings = list(itertools.product(users, (2.0, 4.0)))
-    fifth = [(name, make(size), settings) for size in sizes for name, make in SMOOTH.items()]
+    fifth = [(name, make(size), settings) for size in sizes for name, make in OF_MANY_USERS.items()]
     found: Any = {"the paper's grid": first, "other populations": second}
     return found | {"few categories": third, "few holders": fourth, "many users": fifth}
 
