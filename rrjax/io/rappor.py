@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,8 @@ MOST_DIGITS = 15
 """Of a whole number: all counts are below 2⁵³."""
 
 
-class RapporCounts(NamedTuple):
+@dataclass(frozen=True)
+class RapporCounts:
     """What three files of RAPPOR say.
 
     Attributes:
