@@ -78,7 +78,7 @@ class Reading:
 
     probability: Annotated[
         float | None,
-        typer.Option(
+        _flag(
             parser=fraction,
             metavar="P",
             help="In place of --epsilon: the probability that a report is the true category, such as 0.7 or 2/3.",

@@ -215,7 +215,7 @@ class Answer:
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     shares.write(f"{folder}/shares.csv")
             ...     pathlib.Path(folder, "shares.csv").read_text().splitlines()[0]
-            'label,count,raw,closest,likeliest,lower,upper,discovered'
+            'label,count,closest,likeliest,lower,upper,discovered'
         """
         if table_suffix(path, people=True) != ".tex":
             write_table(path, self.columns)

@@ -45,8 +45,8 @@ def test_reports_are_no_true_values(files, name, monkeypatch):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)  # JAX cannot be configured once more
     for flag, *line in (
         ("VALUES", "randomize", name, "--column", "answer", "--epsilon", "1", "--out", "new.parquet"),
-        ("FILES", "study", "data", name, "--column", "answer", "--seeds", "2", "--out", "study"),
-        ("FILES", "study", "data", name, "--column", "answer", "--counts", "n", "--seeds", "2", "--out", "study"),
+        ("FILES", "study", "data", name, "--column", "answer", "--num-seeds", "2", "--out", "study"),
+        ("FILES", "study", "data", name, "--column", "answer", "--counts", "n", "--num-seeds", "2", "--out", "study"),
         ("--truth", "compare", "r.parquet", "--truth", name),
         ("--against", "test", "fit", "r.parquet", "--against", name),
     ):
