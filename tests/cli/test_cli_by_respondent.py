@@ -149,6 +149,7 @@ def test_supports_of_two_categories_are_two_tests():
     np.testing.assert_allclose(answer.columns["p_value"], np.minimum(4 * stats.norm.sf(z), 1), rtol=1e-9)
 
 
+@pytest.mark.long  # 300 surveys
 def test_the_difference_keeps_its_level():
     random, designs = np.random.default_rng(2), (Direct(2), Crosswise(0.2))
     laws = [np.asarray(each.channel(), float).T @ [0.3, 0.7] for each in designs]

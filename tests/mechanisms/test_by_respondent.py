@@ -67,6 +67,7 @@ def test_the_maximum_is_that_of_an_own_likelihood(answers):
     assert float(jnp.sum(groups.inv(list(tallies)))) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.long
 def test_simulated_answers_and_collections_have_the_law_of_their_design():
     number = 20_000
     which, values = np.arange(3 * number) % 3, np.repeat([0, 1, 2], number)
@@ -111,6 +112,7 @@ def test_the_extended_crosswise_model_is_published_and_its_fit_that_of_an_own_li
     assert int(found.degrees) == 3
 
 
+@pytest.mark.long
 def test_the_fit_rejects_at_its_level_and_a_wrong_design():
     designs, theta = [Crosswise(0.2), Crosswise(0.7), Direct(2)], np.array([0.3, 0.7])
     mechanism, random = ByRespondent(designs), np.random.default_rng(0)
