@@ -45,7 +45,7 @@ Ordered = Annotated[
     ),
 ]
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Say what each column is, with certificates and noise.")
+    bool, typer.Option("--explain", help="Say more under the tables: what each column is, certificates, noise.")
 ]
 Json = Annotated[
     bool,

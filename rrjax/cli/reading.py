@@ -85,7 +85,7 @@ class Reading:
         ),
     ] = None
     column: Annotated[
-        str | None, typer.Option(help="Column to read: its name, or its number (from 1) where there is no header.")
+        str | None, typer.Option(help="Column to read: its name or, without a header, its number from 1.")
     ] = None
     domain: Annotated[
         str | None,
