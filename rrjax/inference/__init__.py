@@ -7,6 +7,7 @@ from rrjax.inference.association import Association as Association
 from rrjax.inference.association import Limits, association, cramers_v, mutual_information, odds_ratios
 from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
 from rrjax.inference.chow_liu import TreeFit as TreeFit
+from rrjax.inference.classes import ClassEstimates, class_cdf, class_means, class_quantiles
 from rrjax.inference.combined import WeightedCounts as WeightedCounts
 from rrjax.inference.combined import difference, stratified, weighted_counts, weighted_functional, weighted_shares
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
@@ -50,6 +51,9 @@ __all__ = [
     "association",
     "cdf_band",
     "chow_liu_tree",
+    "class_cdf",
+    "class_means",
+    "class_quantiles",
     "compare_mechanisms",
     "compare_splits",
     "compliance",
@@ -97,6 +101,7 @@ __all__ = [
 __all__ += [
     "CategoryTest",
     "ChowLiuTree",
+    "ClassEstimates",
     "ContradictionTest",
     "Estimate",
     "Excess",
