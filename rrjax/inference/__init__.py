@@ -14,6 +14,8 @@ from rrjax.inference.contingency_tables import equality_test, independence_test,
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
 from rrjax.inference.distribution_tests import DesignFit as DesignFit
 from rrjax.inference.distribution_tests import design_fit_test, goodness_of_fit_test, likelihood_ratio_test
+from rrjax.inference.fakes import Fakes as Fakes
+from rrjax.inference.fakes import fakes_to_overturn
 from rrjax.inference.functionals import Estimate, group_share, linear_functional
 from rrjax.inference.intervals import Intervals, discoveries, intervals, p_values
 from rrjax.inference.marginal_tests import CategoryTest
@@ -68,6 +70,7 @@ __all__ = [
     "equality_test",
     "expected_rmse",
     "expected_width",
+    "fakes_to_overturn",
     "goodness_of_fit_test",
     "group_share",
     "independence_test",

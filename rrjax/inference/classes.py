@@ -237,7 +237,7 @@ def _records(values: Any, reports: Any, given: Any, num_categories: int | None) 
         if num_categories is not None:
             raise ArgumentError.about("num_categories", f"is the mechanism's; leave it out (got {num_categories})")
         if not hasattr(mechanism, "debias"):
-            problem = f"is {mechanism.name}, whose reports have no unbiased vectors (debias)"
+            problem = f"is {type(mechanism).__name__}, whose reports have no unbiased vectors (debias)"
             raise ArgumentError.about("epsilon_or_mechanism", problem)
     elif num_categories is None:
         raise ArgumentError.about("num_categories", "is missing: the number of classes, which ε alone does not tell")

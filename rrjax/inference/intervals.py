@@ -21,11 +21,13 @@ from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import Estimand, as_counts, as_counts_and_epsilon, as_probability, check_estimand, complement
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import SupportData, Tally, as_tally, num_tests, support_data
 from rrjax.inference.contradiction import log_above, log_below
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
+from rrjax.mechanisms import RandomizedResponse
 from rrjax.mechanisms.mechanism import Dependence
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
@@ -66,6 +68,7 @@ def intervals(
     method: Method = "clopper-pearson",
     simultaneous: Simultaneous | None = None,
     estimand: Estimand = "distribution",
+    fakes: int = 0,
 ) -> Intervals:
     r"""Confidence intervals for every θ_i, valid at the boundary, unlike intervals from asymptotic theory.
 
@@ -86,6 +89,10 @@ def intervals(
     adds. The intervals for the distribution cover the users' own shares too, because such a sum is less spread than the
     binomial variable of the same mean.
 
+    With `fakes` = m, any m of the N reports may say anything, such as those of a bot, and θ is that of the other
+    N − m users. Without the fakes a support count is between c − m and c. So the lower limit is that of c − m in N − m
+    reports, the upper one that of c in N − m, and both hold whatever the fakes say. No fake is detected.
+
     Bootstrap and normal intervals are refused. The estimate of `mle_star` may lie outside its own exact interval: it is
     biased if K is large, the interval is not.
 
@@ -99,6 +106,7 @@ def intervals(
             the level; it is slightly shorter, and holds for normal variables, so only for large counts. Of two
             categories, of which each report supports exactly one, the intervals hold together anyway: both are as None.
         estimand: As above; "users" requires "clopper-pearson".
+        fakes: m, an integer from 0 to below N. Static.
 
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
@@ -113,7 +121,8 @@ def intervals(
         unusable counts or ε, or (under tracing) a level outside (0, 1).
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused.
+        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused, or
+            fakes that are not from 0 to below N.
 
     Warns:
         UserWarning: For "profile".
@@ -127,6 +136,9 @@ def intervals(
         >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]))
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
         ['0.158 to 0.244', '0.756 to 0.842']
+        >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]), fakes=20)
+        >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
+        ['0.136 to 0.254', '0.746 to 0.864']
 
     References:
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934; Wilson, "Probable inference, the law of
@@ -155,27 +167,32 @@ def intervals(
     tail = log_tail(miss, simultaneous, num_tests(data))
     alone = log_tail(miss, "bonferroni", num_tests(data))
     if method == "profile":
-        return _cut(data, miss, alone, *profile_limits(*as_counts_and_epsilon(counts, epsilon), tail))
-    users = whole_counts(counts, epsilon) if estimand == "users" else None
+        if as_integer(fakes, "fakes", 0):
+            raise ArgumentError.about("fakes", "are for 'clopper-pearson' and 'wilson', not for 'profile'")
+        return _cut(data, data, miss, alone, *profile_limits(*as_counts_and_epsilon(counts, epsilon), tail))
+    sides = without_fakes(counts, epsilon, fakes) if as_integer(fakes, "fakes", 0) else ((counts, epsilon),)
+    given = [(support_data(*each), whole_counts(*each) if estimand == "users" else None) for each in sides]
     support = whole_support(counts, epsilon)
-    return once_per_count(
-        lambda given, _: _limits(*given, miss, tail, alone, method, estimand), support, (data, users), tail
-    )
+    return once_per_count(lambda given, _: _limits(given, miss, tail, alone, method), support, given, tail)
 
 
-@partial(program, static_argnums=(5, 6))
-def _limits(data, users, miss, tail, alone, method, estimand):
-    if method == "wilson":
-        lower, upper = (data.rates.share(p) for p in _wilson(data.support, data.others, tail))
-    else:
-        lower, upper = exact_limits(data, users, tail)
-    return _cut(data, miss, alone, lower, upper)
+@partial(program, static_argnums=4)
+def _limits(given, miss, tail, alone, method):
+    """The lower limits of the first data, and the upper ones of the last."""
+
+    def both(data, users):
+        if method == "wilson":
+            return tuple(data.rates.share(p) for p in _wilson(data.support, data.others, tail))
+        return exact_limits(data, users, tail)
+
+    limits = [both(*each) for each in given]
+    return _cut(given[0][0], given[-1][0], miss, alone, limits[0][0], limits[-1][1])
 
 
-def _cut(data, miss, alone, lower, upper):
+def _cut(least, most, miss, alone, lower, upper):
     """Limits cut to [0, 1], or NaN where the exact tail of any share is less than `alone`."""
-    possible = (log_below(data, 0) >= alone) & (log_above(data, 1) >= alone)
-    some = data.usable & (miss > 0) & (miss < 1) & possible
+    possible = (log_below(most, 0) >= alone) & (log_above(least, 1) >= alone)
+    some = least.usable & most.usable & (miss > 0) & (miss < 1) & possible
     return Intervals(*(jnp.where(some, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
@@ -211,6 +228,22 @@ def exact_limits(
         return _of_users(data, *users, log_tail)
     low, high = _clopper_pearson(data.support, data.others, log_tail)
     return data.rates.share(low), data.rates.share(high)
+
+
+def without_fakes(
+    counts: ArrayLike | Tally, epsilon: ArrayLike | None, fakes: int
+) -> tuple[tuple[Tally, None], tuple[Tally, None]]:
+    """The tallies with the least and the most support that the other reports may have, if so many are fakes."""
+    if isinstance(counts, Tally):
+        tally = as_tally(counts, epsilon, whole=True)
+    else:
+        counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
+        tally = RandomizedResponse(len(counts), epsilon).tally_of_counts(counts)
+    support, honest = tally.support, tally.num_users - fakes
+    if not isinstance(honest, Tracer) and int(tally.num_users) > 0 and int(honest) < 1:
+        raise ArgumentError.about("fakes", f"must be below the number of reports, {tally.num_users:,}; got {fakes:,}")
+    least, most = jnp.maximum(support - fakes, jnp.minimum(support, 0)), jnp.minimum(support, honest)
+    return (Tally(least, honest, rates=tally.rates), None), (Tally(most, honest, rates=tally.rates), None)
 
 
 @jax.jit
