@@ -6,6 +6,7 @@ host, it is computed once for each distinct count: a million categories have som
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -20,10 +21,20 @@ from jax.scipy.special import ndtri
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import Estimand, as_counts, as_counts_and_epsilon, as_probability, check_estimand, complement
+from rrjax.data.arguments import (
+    Estimand,
+    as_counts,
+    as_counts_and_epsilon,
+    as_probability,
+    as_scalar,
+    check_estimand,
+    complement,
+    float_dtype,
+)
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import SupportData, Tally, as_tally, num_tests, support_data
+from rrjax.inference.any_time import any_time_limits
 from rrjax.inference.contradiction import log_above, log_below
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
@@ -37,6 +48,7 @@ from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]
+Looks: TypeAlias = Literal["any"]
 
 _REFUSED = {
     "bootstrap": "estimates on the simplex pile up at its boundary, and so do those of resampled reports: percentile "
@@ -69,6 +81,8 @@ def intervals(
     simultaneous: Simultaneous | None = None,
     estimand: Estimand = "distribution",
     fakes: int = 0,
+    looks: Looks | None = None,
+    tuned_to: ArrayLike = 10_000,
 ) -> Intervals:
     r"""Confidence intervals for every θ_i, valid at the boundary, unlike intervals from asymptotic theory.
 
@@ -93,6 +107,11 @@ def intervals(
     N − m users. Without the fakes a support count is between c − m and c. So the lower limit is that of c − m in N − m
     reports, the upper one that of c in N − m, and both hold whatever the fakes say. No fake is detected.
 
+    With `looks` = "any" the limits hold at all numbers of users at once, so that a growing collection may be read every
+    day, and stopped by what is seen: the probability that the interval of a category ever misses its θ_i is at most
+    1 − level. An interval for one number of users, read daily for 90 days, misses at some look in about a third of all
+    collections. The price is the width, about 1.6 times at the number of users `tuned_to`.
+
     Bootstrap and normal intervals are refused. The estimate of `mle_star` may lie outside its own exact interval: it is
     biased if K is large, the interval is not.
 
@@ -107,6 +126,10 @@ def intervals(
             categories, of which each report supports exactly one, the intervals hold together anyway: both are as None.
         estimand: As above; "users" requires "clopper-pearson".
         fakes: m, an integer from 0 to below N. Static.
+        looks: None, for one number of users that was fixed beforehand, or "any", which requires "clopper-pearson", the
+            distribution, and no fakes.
+        tuned_to: Scalar ≥ 1, with looks "any": the number of users for which the limits are narrow. It must be fixed
+            beforehand: if it follows the counts, the limits hold no longer.
 
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
@@ -122,7 +145,7 @@ def intervals(
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused, or
-            fakes that are not from 0 to below N.
+            fakes that are not from 0 to below N, or options that do not go together.
 
     Warns:
         UserWarning: For "profile".
@@ -139,11 +162,15 @@ def intervals(
         >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]), fakes=20)
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
         ['0.136 to 0.254', '0.746 to 0.864']
+        >>> lower, upper = rrjax.inference.intervals([5_200, 2_900, 1_000, 900], epsilon=2.0, looks="any")
+        >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
+        ['0.664 to 0.714', '0.293 to 0.338', '0.000 to 0.021', '0.000 to 0.004']
 
     References:
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934; Wilson, "Probable inference, the law of
         succession, and statistical inference", 1927; Hoeffding, "On the distribution of the number of successes in
-        independent trials", 1956, on a fixed population.
+        independent trials", 1956, on a fixed population; Ville, "Étude critique de la notion de collectif", 1939, for
+        any number of looks (`rrjax.inference.any_time`).
     """
     if method in _REFUSED:
         raise ArgumentError.about("method", f"{method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
@@ -165,6 +192,17 @@ def intervals(
     miss = complement(level)
     data = support_data(counts, epsilon)
     tail = log_tail(miss, simultaneous, num_tests(data))
+    if looks is not None:
+        if looks not in get_args(Looks):
+            raise ArgumentError.about("looks", f"must be None or 'any', got {looks!r}")
+        if method != "clopper-pearson" or estimand != "distribution" or fakes:
+            problem = "'any' is for 'clopper-pearson', the distribution and no fakes; leave the other options out"
+            raise ArgumentError.about("looks", problem)
+        tuned = as_scalar(tuned_to, float_dtype(), "tuned_to")
+        if not isinstance(tuned, Tracer) and not 1 <= float(tuned) < math.inf:
+            raise ArgumentError.about("tuned_to", f"must be a number of users, at least 1, got {float(tuned):g}")
+        support = whole_support(counts, epsilon)
+        return once_per_count(lambda data, _: _at_any_time(data, miss, tail, tuned), support, data, tail, tuned)
     alone = log_tail(miss, "bonferroni", num_tests(data))
     if method == "profile":
         if as_integer(fakes, "fakes", 0):
@@ -176,7 +214,7 @@ def intervals(
     return once_per_count(lambda given, _: _limits(given, miss, tail, alone, method), support, given, tail)
 
 
-@partial(program, static_argnums=4)
+@partial(program, static_argnums=(4,))
 def _limits(given, miss, tail, alone, method):
     """The lower limits of the first data, and the upper ones of the last."""
 
@@ -187,6 +225,13 @@ def _limits(given, miss, tail, alone, method):
 
     limits = [both(*each) for each in given]
     return _cut(given[0][0], given[-1][0], miss, alone, limits[0][0], limits[-1][1])
+
+
+@program
+def _at_any_time(data, miss, tail, tuned_to):
+    limits = any_time_limits(data, tail, tuned_to)
+    some = data.usable & (miss > 0) & (miss < 1) & (tuned_to >= 1)
+    return Intervals(*(jnp.where(some, jnp.clip(limit, 0, 1), jnp.nan) for limit in limits))
 
 
 def _cut(least, most, miss, alone, lower, upper):
