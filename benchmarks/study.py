@@ -110,7 +110,7 @@ def deviation(name: str, studies: list[Any], competitors: list[Any]) -> float:
     Both draw at random. Each sampled configuration gives a difference of means over its standard error, and these are
     added up over the configurations. Ends the script where chance does not explain it.
     """
-    means, number = studies[0]["means"], studies[0]["seeds"]
+    means, number = studies[0]["means"], studies[0]["num_seeds"]
     worst = 0.0
     for metric in ("mse", "nll"):
         for estimator, label in enumerate(ESTIMATORS):
@@ -182,7 +182,7 @@ def of_the_study(studies: list[Any]) -> Table:
     line("peak memory, second run included", "memory_again", show=gigabytes)
     if first["device_memory"] is not None:
         line("peak memory, the first device", "device_memory", show=gigabytes)
-    size = f"{first['configurations']:,} configurations × {first['seeds']} seeds × {len(ESTIMATORS)} estimators"
+    size = f"{first['configurations']:,} configurations × {first['num_seeds']} seeds × {len(ESTIMATORS)} estimators"
     return Table(
         f"the study: {size}",
         ["", "median", "least – most", "goal", "reached"],

@@ -105,7 +105,7 @@ def grid(given: dict[str, Any]) -> dict[str, Any]:
         "platform": device.platform,
         "devices": f"{jax.device_count()} × {device.device_kind}",
         "configurations": number,
-        "seeds": study.num_seeds,
+        "num_seeds": study.num_seeds,
         "seconds": whole,
         "ready": ready,
         "last_compiled": max((when for when, _ in cold), default=ready),

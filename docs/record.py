@@ -1,7 +1,8 @@
 """Runs the blocks of pages in order, each page in an empty folder, and records what they print.
 
 `python docs/record.py docs/tutorials/*.md` runs every block, and writes the output where the page shows it: beneath
-the `$` lines of `console` blocks, and in a `text` block that directly follows a `python` block. `--check` only runs
+the `$` lines of `console` blocks, and in a `text` block that directly follows a `python` block. A figure that the page
+shows, and that its blocks draw into a file of the same name, is written where the page has it. `--check` only runs
 them. A command that fails ends the run with exit code 1, and leaves its page as it was.
 
 Blocks of a page share one namespace and one folder, so a command can read what code wrote. In an output, a line `…`
@@ -83,14 +84,14 @@ def needed(text: str) -> list[str]:
     return [name for names in re.findall(r"<!-- data: (.*?) -->", text) for name in names.split()]
 
 
-def record(page: Path) -> str:
+def record(page: Path) -> tuple[str, dict[Path, bytes]]:
     """Runs a page.
 
     Args:
         page: A file in Markdown.
 
     Returns:
-        The page with what came out.
+        The page with what came out, and what is in the figures of the page that were drawn.
 
     Raises:
         SystemExit: A command failed. What code raises is raised here.
@@ -115,7 +116,9 @@ def record(page: Path) -> str:
                 begin = shown.start + shift
                 lines[begin : begin + len(shown.lines)] = [(shown.indent + line).rstrip() for line in fresh]
                 shift += len(fresh) - len(shown.lines)
-    return "\n".join(lines)
+        linked = [page.parent / link for link in re.findall(r"!\[[^\]]*\]\((\S+)\)", text)]
+        figures = {figure: Path(figure.name).read_bytes() for figure in linked if Path(figure.name).is_file()}
+    return "\n".join(lines), figures
 
 
 def elided(before: list[str], now: list[str]) -> list[str]:
@@ -210,9 +213,11 @@ def main() -> None:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     for page in given.pages:
-        now = record(page.resolve())
+        now, figures = record(page.resolve())
         if not given.check:
             page.write_text(now, encoding="utf-8")
+            for file, figure in figures.items():
+                file.write_bytes(figure)
 
 
 if __name__ == "__main__":

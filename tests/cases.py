@@ -38,7 +38,9 @@ def elsewhere(function):
         with pytest.MonkeyPatch.context() as patch:
             for name, module in list(sys.modules.items()):
                 if name.startswith("rrjax.") and getattr(module, "by_platform", None) is by_platform:
-                    patch.setattr(module, "by_platform", lambda *given, cpu, elsewhere: elsewhere(*given))
+                    patch.setattr(
+                        module, "by_platform", lambda *given, cpu, elsewhere, exported=False: elsewhere(*given)
+                    )
             return function(*arguments)
 
     return forced

@@ -118,6 +118,8 @@ $ echo "of rrjax" > file
 $ cat file
 ```
 
+![It](figures/file) and ![another](other.png)
+
 ```text
 not of the command
 ```
@@ -127,12 +129,15 @@ not of the command
 def test_a_page_is_recorded(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE)
+    (tmp_path / "figures").mkdir()
     done = subprocess.run(
         [sys.executable, record.__file__, page], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     recorded = PAGE.replace("  old\n", "  hidden\n  more\n").replace("0\n…\n0\n", "1\n…\n3\n")
     assert page.read_text() == recorded.replace("$ cat file\n", "$ cat file\nof rrjax\n")
+    assert (tmp_path / "figures" / "file").read_text() == "of rrjax\n"
+    assert not (tmp_path / "other.png").exists()
     for wrong in ("```console\n$ exit 3\n```\n", "```python\n1 / 0\n```\n", "```console\nno command\n```\n"):
         page.write_text(wrong)
         done = subprocess.run(

@@ -118,6 +118,14 @@ def test_figures_that_cannot_be_drawn_are_refused_before_the_work(monkeypatch, i
     assert invoke.error.value == "matplotlib"
 
 
+@pytest.mark.parametrize(("file", "package"), [("x.xlsx", "xlsxwriter"), ("x.tex", "tabulate")])
+def test_files_that_cannot_be_written_are_refused_before_the_work(monkeypatch, invoke, file, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert invoke("estimate", "none.csv", "--out", file)[0] == 2
+    assert isinstance(invoke.error, MissingPackage)
+    assert invoke.error.value == package
+
+
 def test_the_snippet_of_the_readme_runs():
     readme = pathlib.Path(__file__).parents[1] / "README.md"
     snippet = readme.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]

@@ -331,9 +331,9 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     tables += [divergences(parts), claims(parts)]
     tables.extend(extremes(rows, grid, target) for target in range(2) for grid, rows in parts.items())
     rows = {grid: [kept(row, "K", "N", "epsilon", "population") for row in rows] for grid, rows in parts.items()}
-    facts = {"seeds": options.number, "estimators": NAMES, "targets": TARGETS, "metrics": list(METRICS)}
+    facts = {"num_seeds": options.number, "estimators": NAMES, "targets": TARGETS, "metrics": list(METRICS)}
     return tables, facts | {"rows": rows}
 
 
 if __name__ == "__main__":
-    run(study, "How close every estimator comes", ("seeds", 20, 4))
+    run(study, "How close every estimator comes", ("num_seeds", 20, 4))

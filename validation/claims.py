@@ -159,7 +159,7 @@ def study(options: Any) -> tuple[list[runner.Table], dict[str, Any]]:
         [[each.claim, each.source, f"{each.configurations:,}", f"{each.violated:,}", each.worst] for each in claims],
         "Violated: beyond three standard errors of the paired difference, and beyond what float32 rounds.",
     )
-    return [table], {"seeds": made.num_seeds, "claims": [each._asdict() for each in claims]}
+    return [table], {"num_seeds": made.num_seeds, "claims": [each._asdict() for each in claims]}
 
 
 if __name__ == "__main__":

@@ -193,6 +193,6 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
 
 if __name__ == "__main__":
     if (FOLDER / "adult.data.gz").exists():
-        run(study, "How close joint distributions come", ("seeds", 10, 2))
+        run(study, "How close joint distributions come", ("num_seeds", 10, 2))
     else:
         print(f"left out: {FOLDER / 'adult.data.gz'} is not there (see RRJAX_DATA)")

@@ -160,8 +160,8 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     table, precision = precisions(FOLDER, options.number, options.quick)
     tables += [losses(rows), claims(rows), table]
     record = [accuracy.kept(row, "mechanism", "population", "K", "N", "epsilon") for row in rows]
-    return tables, {"seeds": options.number, "estimators": NAMES, "rows": record, "precisions": precision}
+    return tables, {"num_seeds": options.number, "estimators": NAMES, "rows": record, "precisions": precision}
 
 
 if __name__ == "__main__":
-    run(study, "How close empirical Bayes comes for every mechanism", ("seeds", 20, 2))
+    run(study, "How close empirical Bayes comes for every mechanism", ("num_seeds", 20, 2))

@@ -141,8 +141,8 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     ]
     names = ("population", "K", "N", "epsilon", "ordered")
     plain = [accuracy.kept(row, *names) | {"beliefs": row["beliefs"].round(4)} for row in rows]
-    return tables, {"seeds": options.number, "estimators": NAMES, "rows": plain}
+    return tables, {"num_seeds": options.number, "estimators": NAMES, "rows": plain}
 
 
 if __name__ == "__main__":
-    run(study, "How close ordered Bayes comes", ("seeds", 40, 4))
+    run(study, "How close ordered Bayes comes", ("num_seeds", 40, 4))

@@ -121,7 +121,7 @@ def package() -> dict[str, tuple[Callable[[int], Any], Callable[[list[Any]], np.
     return calls
 
 
-def same_users(seeds: int) -> tuple[Table, list[dict[str, Any]]]:
+def same_users(num_seeds: int) -> tuple[Table, list[dict[str, Any]]]:
     true = np.random.default_rng(0).multinomial(THEIR_USERS, 1 / np.arange(1, SIZE + 1) / sum(1 / np.arange(1, 21)))
     values, shares = np.repeat(np.arange(SIZE), true), true / true.sum()
     rows, record = [], []
@@ -129,7 +129,7 @@ def same_users(seeds: int) -> tuple[Table, list[dict[str, Any]]]:
         mechanism = MECHANISMS[name](SIZE, EPSILON)
         np.random.seed(0)  # noqa: NPY002 - it is what the package draws from, where it does not compile
         errors, apart = [], 0.0
-        for _ in range(seeds):
+        for _ in range(num_seeds):
             reports = [client(int(value)) for value in values]
             estimate = np.asarray(sums(reports))
             errors.append(squared(estimate, shares))
@@ -212,4 +212,4 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    run(study, "Against published errors, and another package", ("seeds", 100, 4))
+    run(study, "Against published errors, and another package", ("num_seeds", 100, 4))

@@ -37,7 +37,8 @@ def run(
     """
     parser = report.parser(sys.modules["__main__"].__doc__)
     if number is not None:
-        parser.add_argument(f"--{number[0]}", dest="number", type=int, default=number[1], help="in each setting")
+        flag = f"--{number[0].replace('_', '-')}"
+        parser.add_argument(flag, dest="number", type=int, default=number[1], help="in each setting")
     for name, words in (flags or {}).items():
         parser.add_argument(f"--{name}", action="store_true", help=words)
     options = parser.parse_args()

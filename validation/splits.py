@@ -87,13 +87,13 @@ def rule(sizes: Sequence[int], epsilon: float, constant: float, least: int) -> i
     return min(max(round(epsilon / own), least), len(sizes))
 
 
-def setting(sizes: Sequence[int], epsilon: float, kind: str, seeds: int) -> dict[str, Any]:
+def setting(sizes: Sequence[int], epsilon: float, kind: str, num_seeds: int) -> dict[str, Any]:
     """Expected and simulated errors of each way."""
     expected = {0 if row.name == "among fakes" else row.number: row for row in compare_splits(sizes, USERS, epsilon)}
     shares, rows = population(sizes, kind), {}
     for way, mechanism in ways(sizes, epsilon).items():
         found = []
-        for seed in range(seeds):
+        for seed in range(num_seeds):
             place = [seed, way, *sizes, round(epsilon), POPULATIONS.index(kind)]
             rng = np.random.default_rng(place)
             values, key = drawn(rng, shares, kind), jax.random.key(int(rng.integers(2**32)))
@@ -168,4 +168,4 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
 
 if __name__ == "__main__":
     title = "How well the errors of the ways to spend ε on several columns are foreseen"
-    run(study, title, ("seeds", 20, 3))
+    run(study, title, ("num_seeds", 20, 3))

@@ -85,8 +85,8 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
             rows.append({"population": name, "K": len(shares), "N": users, "epsilon": epsilon, "distances": found})
     names = ("population", "K", "N", "epsilon")
     plain = [chosen(row, *names) | {"mean": row["distances"].mean(0).round(9)} for row in rows]
-    return [table(rows)], {"seeds": options.number, "estimators": NAMES, "rows": plain}
+    return [table(rows)], {"num_seeds": options.number, "estimators": NAMES, "rows": plain}
 
 
 if __name__ == "__main__":
-    run(study, "How close estimates of numbers come", ("seeds", 20, 3))
+    run(study, "How close estimates of numbers come", ("num_seeds", 20, 3))

@@ -128,7 +128,7 @@ def make_round(
             )
         if seed is not None:
             device = _client(name, domain.num_categories, epsilon, how.first_epsilon, seed, number)
-        files.check_unchanged()  # values and users were read one after the other
+        files.source.check_unchanged()  # values and users were read one after the other
         warnings = _check_ids(users, set(memos.users.tolist()), files, how, number)
         before = len(memos.users)
         memos, places = memos.with_answers(device, users, values.indices)
@@ -142,7 +142,7 @@ def make_round(
 
         def commit(aside: Path, place: Path) -> None:
             # An interruption before this leaves no reports of this round; after it, the next round moves them.
-            files.check_unchanged()  # the column of users was read again, to write it
+            files.source.check_unchanged()  # the column of users was read again, to write it
             file.add_round(memos, number, aside, place)
 
         io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present), commit=commit)

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 WHICH, CONFIDENCE, STATEMENTS = "Which estimate", "How sure", "Statements"
 """Panels of less common flags. Flags without a panel are listed first, in the order of the parameters."""
 
-Out = Annotated[Path | None, typer.Option(help="Write all categories to this .csv, .tsv, .parquet or .jsonl."), WRITES]
+FORMATS = ".csv, .tsv, .parquet, .jsonl or .xlsx; or the printed table to a .tex"
+"""Formats of --out."""
+Out = Annotated[Path | None, typer.Option(help=f"Write all categories to this {FORMATS}."), WRITES]
 Plot = Annotated[Path | None, typer.Option(help="Draw a figure: .png, .pdf or .svg."), DRAWS]
 Top = Annotated[int, typer.Option(min=1, help="How many of the largest categories to show.")]
 Level = Annotated[float, typer.Option(help="Confidence level of the intervals, in (0, 1).", rich_help_panel=CONFIDENCE)]
@@ -69,7 +71,7 @@ class Output:
             raise UsageError.about("--plot", f"{self.plot}: figures are written as .png, .pdf or .svg", value=self.plot)
         if self.out is not None:
             try:
-                table_suffix(self.out)
+                table_suffix(self.out, people=True)
             except DataError as error:
                 raise UsageError.about("--out", f"{error}", value=self.out) from error
 

@@ -93,4 +93,4 @@ def _of_columns(columns: str, epsilon: float | None, users: int | None) -> Colum
     assert epsilon is not None
     assert users is not None
     sizes: list[Any] = listed_in("--columns", columns)
-    return plan_columns([int(each) if re.fullmatch(r"\d{1,10}", each) else each for each in sizes], epsilon, users)
+    return plan_columns([int(each) if re.fullmatch(r"[0-9]{1,10}", each) else each for each in sizes], epsilon, users)

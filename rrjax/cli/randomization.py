@@ -20,13 +20,14 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import taken
 from rrjax.cli.reading import Files, parse_domain
 from rrjax.data.errors import ArgumentError, UsageError, reworded
+from rrjax.data.number_text import plain
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rows import Values, read_pairs, read_rows, unseen_missing
 from rrjax.io.write import CODINGS, Kept, write_columns
 from rrjax.privacy.clients.base import Client, random_words
 from rrjax.privacy.clients.table import Answers
 from rrjax.reports import form
-from rrjax.reports.parameters import check_epsilon
+from rrjax.reports.parameters import check_epsilon, check_true
 
 if TYPE_CHECKING:
     import jax
@@ -60,13 +61,7 @@ def check_values(files: Files) -> None:
             "all would randomize every item of a user apart, and a user with m items would be protected by "
             "m·ε, not ε; randomize one item a user (--items first)",
         )
-    if files.source.metadata() is not None:
-        raise UsageError(
-            f"{files.paths[0]} holds randomized reports already; randomized again they would not be what their "
-            "metadata say. Start from the true values",
-            value=files.paths[0],
-        )
-    _ = files.stamps  # from here on values are read
+    check_true(files.source, "values", "VALUES")
 
 
 def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
@@ -157,7 +152,7 @@ def make_reports(
     metadata = metadata_of(values, record, effective, seed, columns=columns, range=ends)
     reports = np.concatenate(reports)
     # Two columns, and those that are kept, were read one after the other.
-    io.write_reports(out, reports, metadata, kept=beside, check=files.check_unchanged)
+    io.write_reports(out, reports, metadata, kept=beside, check=files.source.check_unchanged)
     return Randomized(metadata, len(reports), values.num_missing, warnings, keep)
 
 
@@ -289,7 +284,7 @@ class Apart:
         weights = [Fraction(1)] * number
         if self.split is not None:
             try:
-                weights = [Fraction(part.strip()) for part in self.split.split(",")]
+                weights = [Fraction(plain(part.strip())) for part in self.split.split(",")]
             except (ValueError, ZeroDivisionError):
                 weights = []
             if len(weights) != number or not all(weight > 0 for weight in weights):
@@ -357,7 +352,7 @@ def make_apart(
     if keep:
         named = ", ".join(map(form.printable, keep))
         warnings.append(f"Kept as they are, and protected by nothing: {named}. ε is about the other columns.")
-    write_columns(out, made, kept=beside, check=files.check_unchanged)  # columns were read one after the other
+    write_columns(out, made, kept=beside, check=files.source.check_unchanged)  # columns were read one after the other
     numbers = [int((reports >= 0).sum()) for reports, _ in made]
     return [metadata for _, metadata in made], numbers, num_users, warnings
 

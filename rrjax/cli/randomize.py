@@ -20,6 +20,7 @@ from rrjax.cli.options import Json, flags, split
 from rrjax.cli.paths import READS, Paths
 from rrjax.cli.reading import Files, Reading, parse_domain
 from rrjax.data.errors import UsageError, reworded
+from rrjax.data.number_text import plain
 from rrjax.io.metadata import Metadata
 from rrjax.io.write import REPORTS, check_reports_name, creating, kind_of
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE, TABLE, names_in
@@ -96,7 +97,7 @@ class NumberRange:
 def _ends(text: str) -> tuple[float, float]:
     parts = text.split(",")
     try:
-        low, high = map(float, parts)
+        low, high = (float(plain(part)) for part in parts)
     except ValueError:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -148,7 +149,7 @@ def law_in_words(metadata: Metadata) -> str:
 WRITTEN = "What is written"
 
 
-@flags(without=("column", "domain", "counts", "num_users"))
+@flags(without=("probability", "column", "domain", "counts", "num_users"))
 def randomize(
     values: Annotated[list[str], typer.Argument(metavar="VALUES", help="Files of true values; globs work."), READS],
     *,

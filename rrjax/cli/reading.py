@@ -19,9 +19,11 @@ from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import QUESTIONS
 from rrjax.cli.paths import READS
 from rrjax.data.errors import UsageError, reworded
+from rrjax.data.number_text import plain
 from rrjax.io.domain import Domain
 from rrjax.io.labels import labels_in
 from rrjax.mechanisms.table import RANDOMIZED_RESPONSE
+from rrjax.reports.parameters import epsilon_of
 
 if TYPE_CHECKING:
     from rrjax.cli.design import SurveyDesign
@@ -40,10 +42,18 @@ def nats(text: str) -> float:
     """The number of nats of a text: a number, a fraction such as 3/2, or a natural logarithm such as log(3)."""
     inner = _LOGARITHM.fullmatch(text.strip())
     try:
-        value = float(Fraction((inner[1] or inner[2]) if inner else text))
+        value = float(Fraction(plain((inner[1] or inner[2]) if inner else text)))
         return math.log(value) if inner else value
     except (ValueError, ZeroDivisionError, OverflowError):
         raise typer.BadParameter(f"{text!r} is no number of nats, such as 1.1, 3/2 or 'log(3)'") from None
+
+
+def fraction(text: str) -> float:
+    """The number of a text, such as 0.7 or 2/3."""
+    try:
+        return float(Fraction(plain(text)))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise typer.BadParameter(f"{text!r} is no number, such as 0.7 or 2/3") from None
 
 
 Epsilon = Annotated[
@@ -66,6 +76,14 @@ _flag = partial(typer.Option, rich_help_panel=PANEL)
 class Reading:
     """The flags for reading files."""
 
+    probability: Annotated[
+        float | None,
+        typer.Option(
+            parser=fraction,
+            metavar="P",
+            help="In place of --epsilon: the probability that a report is the true category, such as 0.7 or 2/3.",
+        ),
+    ] = None
     column: Annotated[
         str | None, typer.Option(help="Column to read: its name, or its number (from 1) where there is no header.")
     ] = None
@@ -120,22 +138,6 @@ class Files:
         return Path(self.source.files()[0]).name
 
     @cached_property
-    def stamps(self) -> list[tuple[int, int, int] | None]:
-        """Size, time of the last change and number of each file, when first asked for; None without the file."""
-        return self._stamps()
-
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(file) for file in self.source.files()]
-
-    def check_unchanged(self) -> None:
-        """Raises `DataError` if a file was changed or replaced since `stamps` was first asked for."""
-        for file, before, now in zip(self.source.files(), self.stamps, self._stamps(), strict=True):
-            if now != before:
-                raise io.DataError.at(
-                    file, "it was changed while it was read, so that its rows may not belong together: do it again."
-                )
-
-    @cached_property
     def source(self) -> io.Source:
         """The files for `rrjax.io`, which lists them and reads their metadata once."""
         flags = self.reading
@@ -159,6 +161,16 @@ class Files:
         """The domain of the flag, if it was given."""
         return parse_domain(self.reading.domain)
 
+    def epsilon_of(self, epsilon: float | None, design: SurveyDesign | None) -> float | None:
+        """ε of the flag --epsilon, or of --probability."""
+        probability = self.reading.probability
+        if probability is None:
+            return epsilon
+        size = None if self.domain is None else self.domain.num_categories
+        named = None if design is None else design.mechanism
+        both = epsilon is not None
+        return epsilon_of(probability, size, epsilon=both, mechanism=named, data=self.source.columns())
+
 
 def read_any(
     files: Files, epsilon: float | None, design: SurveyDesign, joint: str | None = None, sample: str | None = None
@@ -167,9 +179,9 @@ def read_any(
     from rrjax.reports.reading import columns_of, kind_of
     from rrjax.reports.two_samples import read_two_samples
 
-    source, counts = files.source, files.reading.counts
     if files.reading.num_users is not None:
         return read_collection(files, epsilon, design)
+    source, counts, epsilon = files.source, files.reading.counts, files.epsilon_of(epsilon, design)
     with ending_at_once():
         if design.of_two_samples:
             two = design.two_samples(), design.yes, sample
@@ -186,6 +198,7 @@ def read_collection(files: Files, epsilon: float | None, design: SurveyDesign | 
     """Counts reports; their ε comes from the flag or from the metadata in the files, or they are of a survey design."""
     from rrjax.reports.reading import read_source, read_support
 
+    epsilon = files.epsilon_of(epsilon, design)
     if (num_users := files.reading.num_users) is not None:
         name = None if design is None else design.mechanism
         with ending_at_once():
@@ -205,6 +218,7 @@ def read_answers(files: Files, epsilon: float | None, design: SurveyDesign) -> B
     name, given = design.mechanism, design.given
     if name is None:
         raise UsageError.about("--parameter", "is one of a survey design: name it with --mechanism")
+    epsilon = files.epsilon_of(epsilon, design)
     return read_by_respondent(files.source, files.domain, name, given, epsilon, files.reading.counts)
 
 
@@ -230,11 +244,3 @@ def other_files(
     if column or form or counts:
         raise UsageError(f"{flag}-column, {flag}-format and {flag}-counts describe the file of {flag}", flag=flag)
     return None
-
-
-def _stamp(file: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(file)
-    except OSError:  # it is not there, or not any more
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ino

@@ -12,7 +12,7 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Level, Output, flags, split
+from rrjax.cli.options import FORMATS, Level, Output, flags, split
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, read_answers, read_collection
 
@@ -23,9 +23,7 @@ _flag = partial(typer.Option, rich_help_panel="The model")
 class RegressionOutput(Output):
     """Output with a table of coefficients in place of categories."""
 
-    out: Annotated[
-        Path | None, typer.Option(help="Write all coefficients to this .csv, .tsv, .parquet or .jsonl."), WRITES
-    ] = None
+    out: Annotated[Path | None, typer.Option(help=f"Write all coefficients to this {FORMATS}."), WRITES] = None
 
 
 @flags(without=("column", "counts", "num_users", "items", "top"))

@@ -198,7 +198,7 @@ class Bar:
             left = [f"{timedelta(seconds=round(seconds))} left"]
         rate = [f"{fresh / max(done.seconds, 1e-9) / 1e6:,.1f} million categories/s"] if fresh else []
         whole, now = done.total, done.done
-        self.lines.update(", ".join([f"{self.doing}: {now / whole:.0%}", *left]))
+        self.lines.update(", ".join([f"{self.doing}: {100 * now / whole:.0f}\N{NO-BREAK SPACE}%", *left]))
         self.progress.update(
             self.task, description=self.doing, total=whole, completed=now, rate=", ".join([*left, *rate])
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ from rich.text import Text
 
 from rrjax import io
 from rrjax.cli.interrupt import INTERRUPTED, MESSAGE, ending_at_once, unwinding
-from rrjax.data.errors import Contradiction, MissingPackage, UsageError
+from rrjax.data.errors import NUMBER_SPACES, Contradiction, MissingPackage, UsageError
 from rrjax.reports import form
 from rrjax.reports.answer import Answer, Block, Caution, Cells, Heading
 from rrjax.reports.form import plain
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from rrjax.cli.options import Output
 
 USAGE, BAD_DATA = 2, 3
-_UNIT = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
-"""Spaces at which a line is not broken: between a number and its unit, and around the sign before a number."""
 _HELD = {"\N{NO-BREAK SPACE}": "\ue000", " ": "\ue001"}
 """Placeholders of spaces while lines are broken, because rich breaks lines at no-break spaces."""
 _GAP = 2  # between columns
@@ -53,7 +50,7 @@ class _Prose:
 
     def __init__(self, text: Text) -> None:
         self._text = text.copy()
-        held = _UNIT.sub(_HELD[" "], text.plain).replace("\N{NO-BREAK SPACE}", _HELD["\N{NO-BREAK SPACE}"])
+        held = NUMBER_SPACES.sub(_HELD[" "], text.plain).replace("\N{NO-BREAK SPACE}", _HELD["\N{NO-BREAK SPACE}"])
         self._text.plain = held
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -245,7 +242,7 @@ def deliver(answer: Answer, command: str, output: Output) -> None:
         if output.plot is not None and type(answer).figure is Answer.figure:
             answer.figure()  # says that there is none, before a file is written
         if output.out is not None:
-            io.write_table(output.out, answer.columns)
+            answer.write(output.out, output.top)
         if output.plot is not None:
             draw(output.plot, answer.figure)
         facts: dict[str, Any] = {}
@@ -264,7 +261,8 @@ def deliver(answer: Answer, command: str, output: Output) -> None:
         with ending_at_once():
             words = answer.words
     explain(words, output.explain, answer.page)
-    show_files({answer.written: output.out, "Figure": output.plot})
+    of_people = output.out is not None and output.out.suffix.lower() == ".tex"
+    show_files({"Table" if of_people else answer.written: output.out, "Figure": output.plot})
 
 
 def show_blocks(blocks: Iterable[Block]) -> None:

@@ -48,7 +48,7 @@ class Wish:
         list[int] | None,
         typer.Option(help="Of the paper only this figure, 1 to 10. Repeatable.", rich_help_panel=GRID),
     ] = None
-    seeds: Annotated[
+    num_seeds: Annotated[
         int | None, typer.Option(help="Simulated collections of every configuration.", rich_help_panel=GRID)
     ] = None
     seed: Annotated[
@@ -81,7 +81,7 @@ class Wish:
     def changes(self) -> dict[str, Any]:
         """Arguments of a study that the flags replace."""
         estimators = {"estimators": list(self.estimator)} if self.estimator else {}
-        return estimators | ({} if self.seeds is None else {"num_seeds": self.seeds})
+        return estimators | ({} if self.num_seeds is None else {"num_seeds": self.num_seeds})
 
 
 @dataclasses.dataclass
@@ -98,7 +98,7 @@ class Job:
     """A label and the true counts, for a study of given users."""
 
 
-@flags(without=("num_users",), panels={"column": PANEL, "domain": PANEL})
+@flags(without=("probability", "num_users"), panels={"column": PANEL, "domain": PANEL})
 def study(
     what: Annotated[
         str,
@@ -134,7 +134,7 @@ def study(
 
     rrjax study paper --out paper
 
-    rrjax study paper --figure 1 --seeds 20
+    rrjax study paper --figure 1 --num-seeds 20
 
     rrjax study data visits.csv --column page --domain pages.txt
 
@@ -218,8 +218,10 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
     if what == "data":
         label = Path(files.paths[0]).name.split(".")[0]
         chosen = randomizer if randomizer.mechanism is not None else None
+        from rrjax.reports.parameters import check_true
         from rrjax.reports.reading import count_source
 
+        check_true(files.source, "files", "FILES")
         counted = count_source(files.source, files.domain, files.reading.counts)
         return [_of_users(label, counted, wish, (*paper.ESTIMATORS, *paper.ADAPTING), chosen)]
     try:
@@ -269,7 +271,7 @@ def _flag_of(argument: str | None, wish: Wish, machine: Machine) -> str | None:
         return "--out"
     given = {
         "estimators": ("--estimator", wish.estimator),
-        "num_seeds": ("--seeds", wish.seeds),
+        "num_seeds": ("--num-seeds", wish.num_seeds),
         "seed": ("--seed", wish.seed),
         "epsilon": ("--epsilon", wish.epsilon),
         "batch_size": ("--batch-size", machine.batch_size),

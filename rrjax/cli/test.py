@@ -233,7 +233,7 @@ def trend(
 
 
 @app.command(cls=Command)
-@flags(without=("column", "domain", "counts", "num_users", "items", *NO_FILES))
+@flags(without=("probability", "column", "domain", "counts", "num_users", "items", *NO_FILES))
 def independent(
     reports: ReportFiles,
     *,

@@ -47,13 +47,20 @@ def float_of(counts: Shaped[Array, "*s"]) -> np.dtype:
 
 
 def as_array(given: Any, name: str) -> np.ndarray | Shaped[Array, "*s"]:
-    """A JAX array unchanged, anything else as a NumPy array; `ValueError` for lists of different lengths."""
+    """A JAX array unchanged, anything else as a NumPy array; `ValueError` for lists of different lengths.
+
+    An array of another library on an accelerator, which NumPy cannot read, becomes a JAX array there, without a copy.
+    """
     if isinstance(given, jax.Array):
         return given
     try:
         return np.asarray(given)
     except ValueError:
         raise ArgumentError.about(name, "must be numbers, not lists of different lengths") from None
+    except TypeError:
+        if not hasattr(given, "__dlpack__"):
+            raise
+        return jnp.from_dlpack(given)
 
 
 def is_real(array: np.ndarray | Shaped[Array, "*s"]) -> bool:
@@ -184,7 +191,7 @@ def as_category(category: ArrayLike, num_categories: int) -> Int[Array, ""]:
 
 def as_values(values: ArrayLike, num_categories: int, name: str) -> Array:
     """Category numbers; `ValueError` unless they are integers, if known from 0 to K − 1."""
-    array = check_integers(values if isinstance(values, jax.Array) else np.asarray(values), num_categories, name)
+    array = check_integers(as_array(values, name), num_categories, name)
     if not isinstance(array, Tracer):
         with jax.ensure_compile_time_eval():  # known values may occur while something else is traced
             check_in_domain(array, num_categories, name)

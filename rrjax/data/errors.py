@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ __all__ = ["ArgumentError", "Contradiction", "Located", "MissingPackage", "PeerE
 # Not `Self`: runtime checks of types by jaxtyping's import hook decorate functions, which know no class.
 _LocatedT = TypeVar("_LocatedT", bound="Located")
 _DataErrorT = TypeVar("_DataErrorT", bound="DataError")
+NUMBER_SPACES = re.compile(r"(?<=\d) (?=[^\W\d_]|[–×] \d)|(?<=[=≤≥<±–×]) (?=\d)|(?<=\S) (?=[=≤≥<±] \d)")
+"""Spaces at which a line is not broken: between a number and its unit, and around the sign before a number."""
 _NAMES_FLAGS = ContextVar("names_flags", default=False)
 
 

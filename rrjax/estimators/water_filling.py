@@ -226,7 +226,8 @@ def _newton_integers(counts, rule, start):
     zeros = with_sharding_of((start, jnp.zeros((), float_of(counts)), jnp.zeros_like(start)), counts, rule)[1:]
     state = from_below(start, *zeros)
     if counts.shape[0] >= MANY_CATEGORIES:
-        state = by_platform(counts, rule, state, cpu=lambda counts, rule, state: state, elsewhere=_ahead)
+        given = counts, rule, state
+        state = by_platform(*given, cpu=lambda counts, rule, state: state, elsewhere=_ahead, exported=True)
     return fixed_point(lambda level: _active(counts, level)[0], rule.exact, state)
 
 

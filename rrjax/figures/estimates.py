@@ -227,6 +227,8 @@ def forest_figure(
                 argument="panels",
                 value=name,
             )
+    from matplotlib.ticker import MaxNLocator
+
     rows = list(dict.fromkeys(str(name) for panel in given.values() for name in panel.names))
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
@@ -248,6 +250,8 @@ def forest_figure(
         axes.plot(values, heights, "o", color=BLUE, markersize=5, zorder=3)
         if panel.are_shares:
             canvas.set_share_ticks(axes.xaxis)
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.set_title(f"{axes.get_title()}\n{shortened(name, 40)}".strip(), fontsize=10)
         canvas.set_grid(axes, "x")
     for axes in drawn[len(panels) :]:

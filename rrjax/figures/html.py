@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rrjax.data.errors import NUMBER_SPACES
+
 _GENERATOR = '<meta name="generator" content="rrjax">'
 """Mark of a page that rrjax wrote."""
 _SIZE = 1000
@@ -60,6 +62,7 @@ h3 {{ font-size: 1.05rem; }} h1, h2, h3, p, li {{ overflow-wrap: break-word; }}
 p, li {{ max-width: 46rem; }} p.lead {{ font-size: 1.1rem; }}
 a {{ color: var(--link); }} p.note, figcaption, caption, footer {{ color: var(--soft); font-size: .92rem; }}
 code {{ font: .92em ui-monospace, monospace; overflow-wrap: anywhere; }}
+code.flag {{ white-space: nowrap; }}
 code span {{ display: inline-block; max-width: 100%; }}
 ul {{ padding-left: 1.3rem; }} li {{ margin: .3rem 0; }}
 nav ul {{ padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; }}
@@ -70,7 +73,7 @@ div.wide {{ overflow-x: auto; margin: 1rem 0; }}
 table {{ border-collapse: collapse; font-size: .92rem; }}
 table.pairs {{ margin: 1rem 0; }}
 caption {{ text-align: left; padding-bottom: .4rem; }}
-caption span {{ display: block; width: fit-content; max-width: min(46rem, 100vw - 2rem); position: sticky; left: 0; }}
+caption span {{ display: block; width: max-content; max-width: min(46rem, 100vw - 2rem); position: sticky; left: 0; }}
 th, td {{ padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--rule); text-align: left;
   vertical-align: top; }}
 thead th {{ border-bottom: 2px solid var(--edge); vertical-align: bottom; }}
@@ -84,11 +87,15 @@ svg {{ display: block; overflow: visible; forced-color-adjust: none; }}
 svg path {{ fill: none; vector-effect: non-scaling-stroke; }}
 svg .span {{ stroke: var(--span); stroke-width: 7; }} svg .box {{ fill: var(--span); }}
 svg .mark {{ stroke: var(--mark); stroke-width: 3; }} svg .line {{ stroke: var(--rule); stroke-width: 1; }}
-svg.strip {{ width: 100%; min-width: 9rem; height: 1.4rem; border-left: 1px solid var(--edge); }}
-@media screen and (max-width: 40rem) {{ svg.strip {{ min-width: 6rem; }}
-  td:has(> .strip), th:has(> .ends) {{ position: sticky; right: 0; padding: .25rem 0 .25rem .5rem;
-    background: var(--paper); }} }}
+table:has(.strip) {{ width: 100%; }} th:has(> .ends) {{ width: 45%; }}
 th .ends {{ display: flex; justify-content: space-between; gap: 1rem; font-weight: normal; white-space: nowrap; }}
+svg.strip {{ width: 100%; min-width: 9rem; height: 1.4rem; border-left: 1px solid var(--edge); }}
+@media screen and (max-width: 40rem) {{ .wide th, .wide td {{ padding-right: .5rem; }}
+  svg.strip, .wide tbody th {{ min-width: 4.5rem; }} th .ends {{ gap: .3rem; }}
+  td:has(> .strip), th:has(> .ends) {{ position: sticky; right: 0; padding: .25rem 0 .25rem .5rem;
+    background: var(--paper); }}
+  td:has(> .strip)::before, th:has(> .ends)::before {{ content: ""; position: absolute; inset: 0 100% 0 auto;
+    width: .5rem; background: linear-gradient(to left, var(--paper), transparent); }} }}
 .plot {{ display: grid; grid-template: 16rem 1.8rem / 3.6rem 1fr; margin: .8rem 1rem .5rem 0; max-width: 60rem;
   font-size: .85rem; line-height: 1; color: var(--soft); }}
 .plot svg {{ width: 100%; height: 100%; border-left: 1px solid var(--edge); border-bottom: 1px solid var(--edge); }}
@@ -121,10 +128,15 @@ def joined(*parts: object) -> Markup:
 
 
 def prose(text: object) -> Markup:
-    """A sentence, with code between backticks; HTML is unchanged."""
+    """A sentence, with code between backticks; lines part no flags and no numbers from units; HTML is unchanged."""
     if isinstance(text, Markup):
         return text
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", markup(text)))
+    held = markup(NUMBER_SPACES.sub("\N{NO-BREAK SPACE}", str(text)))
+
+    def code(found: re.Match[str]) -> str:
+        return f"<code>{found[1]}</code>" if found[1] else f'<code class="flag">{found[0]}</code>'
+
+    return Markup(re.sub(r"`([^`]+)`|(?<![\w-])--[a-z][a-z-]*", code, held))
 
 
 def heading(text: object, place: str = "", level: int = 2) -> Markup:

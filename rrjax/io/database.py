@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from rrjax.data.errors import DataError, check_installed
+from rrjax.data.number_text import NUMBER, plain
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
@@ -35,12 +36,11 @@ INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
 LARGEST_EXACT_FLOAT = 2**53
 # A text with an apostrophe gets another one, so that removing one restores every text.
 _FORMULA = r"'*[=+\-@\t\r]"
-_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _LARGEST_JSON = 2**26
 """Largest number of characters of a JSON text of several lines that are searched for an error."""
 BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
 _NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
-_NO_OBJECT = "not valid JSON. Every line must be one JSON object."
+_NO_OBJECT = "not valid JSON, or a key is empty. Every line must be one JSON object."
 _CHANGING = "its structure changes along the way. Save it again with one program."
 _EXPLANATIONS = {
     r"GZIP|zlib|decompress": BAD_GZIP,
@@ -228,7 +228,8 @@ def _odd_line_end(file: str) -> tuple[int, str, str] | None:
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        found = json.loads(line)
+        return isinstance(found, dict) and "" not in found
     except ValueError:
         return False
 
@@ -308,6 +309,12 @@ def _whole(value: str) -> str:
     return f"CASE WHEN {is_whole} THEN CAST({value} AS BIGINT) END"
 
 
+def double(kind: Kind) -> str:
+    """`value` as a DOUBLE; NULL for a text that is no `NUMBER`."""
+    number = f"TRY_CAST({text(kind)} AS DOUBLE)"
+    return f"CASE WHEN regexp_full_match(value, {literal(NUMBER)}) THEN {number} END" if kind == "text" else number
+
+
 def is_padded(label: str) -> str:
     """Whether the text of an integer has leading zeros, as in codes such as 007."""
     return f"regexp_full_match({label}, '[+-]?0[0-9]+(\\.0*)?')"
@@ -315,7 +322,7 @@ def is_padded(label: str) -> str:
 
 def safe_cell(text: str) -> str:
     """A text as a cell that no spreadsheet runs as a formula: with an apostrophe in front."""
-    formula = len(text) > 1 and re.match(_FORMULA, text) and not re.fullmatch(_NUMBER, text)
+    formula = len(text) > 1 and re.match(_FORMULA, text) and not re.fullmatch(NUMBER, text)
     return f"'{text}" if formula else text
 
 
@@ -360,14 +367,14 @@ def is_named(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str
     named = f"{text(kind)} IN ({', '.join(map(literal, tokens))})"
     given = [f"{number!r}::DOUBLE" for token in tokens if (number := number_of(token)) is not None]
     if given and (kind in ("integer", "number") or (kind == "text" and numbers)):
-        named += f" OR coalesce(TRY_CAST(value AS DOUBLE) IN ({', '.join(given)}), false)"
+        named += f" OR coalesce({double(kind)} IN ({', '.join(given)}), false)"
     return f"({named})"
 
 
 def number_of(token: str) -> float | None:
     """The number that a text names ("99.0"); None for other texts, and for numbers that floats do not tell apart."""
     try:
-        number = float(token)
+        number = float(plain(token))
     except ValueError:
         return None
     return number if abs(number) < LARGEST_EXACT_FLOAT else None

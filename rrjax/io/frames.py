@@ -18,9 +18,10 @@ import numpy as np
 
 from rrjax.data.errors import DataError, check_installed, number, option
 from rrjax.io.database import integer_of, number_of
-from rrjax.io.domain import BLANKS, Domain
+from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain, label_of
 from rrjax.io.read import AMBIGUOUS, MAX_TOTAL, CountedReports
+from rrjax.io.source import as_texts
 from rrjax.io.tallies import tally_of_columns, tally_of_support
 from rrjax.io.write import CODINGS
 from rrjax.mechanisms.table import TABLE
@@ -168,8 +169,7 @@ def count_frame(
         >>> [round(t, 2) for t in rrjax.mle_star(counted.counts, 1.0).tolist()]
         [0.5, 0.5]
     """
-    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    return _counted(lazy(frame), column, as_domain(domain), counts, tokens)
+    return _counted(lazy(frame), column, as_domain(domain), counts, as_texts(missing))
 
 
 def _uncountable(mechanism, coding) -> DataError:
@@ -195,7 +195,7 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     check_labels(kind, column)
     most = _MAX_LABELS if domain is None else 2 * domain.num_categories + _MAX_EXTRA_VALUES
     values, amounts = amounts_of(frame, column, counts, most)
-    tokens = {"", *(token.strip(BLANKS) for token in missing)}
+    tokens = {"", *missing}
     numbers = {number_of(token) for token in tokens} - {None}
     as_numbers = kind.is_numeric() or (domain is not None and domain.is_range)
     absent: Counter[str] = Counter()

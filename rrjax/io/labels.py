@@ -112,6 +112,8 @@ def label_of(value: Any) -> str | int:
         return str(value).lower()
     if isinstance(value, int):
         return value
+    if not hasattr(value, "__float__"):
+        raise DataError(f"{value!r} ({type(value).__name__}) is no label: labels are integers or text. Make it text.")
     return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
 
 

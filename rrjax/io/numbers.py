@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rrjax.data.errors import DataError, number, reworded
+from rrjax.data.number_text import plain
 from rrjax.io.database import has_no_answer
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MOST_NUMBER, Metadata
@@ -67,7 +68,7 @@ class Bins:
     def has(self, text: str) -> bool:
         """Whether a text is a number of the range."""
         try:
-            return self.low <= float(text) <= self.high
+            return self.low <= float(plain(text)) <= self.high
         except ValueError:
             return False
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rrjax.data.errors import DataError
+from rrjax.data.number_text import plain
 from rrjax.io.database import opened
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _whole(path: str | os.PathLike[str], line: int, name: str, cell: str) -> int
 
 def _probability(path: str | os.PathLike[str], name: str, cell: str) -> float:
     try:
-        return float(cell)
+        return float(plain(cell))
     except ValueError:
         problem = f"{name} is a probability, got {cell!r}"
         raise DataError(f"{path}, line 2: {problem}", file=path, row=2, value=cell) from None

@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.data.errors import DataError, option
 from rrjax.data.errors import number as count_of
-from rrjax.io.database import has_no_answer, is_named, is_padded, position, text
+from rrjax.io.database import double, has_no_answer, is_named, is_padded, position, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
@@ -215,7 +215,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
             if usable[~missing].all():
                 return Covariate(chosen.column, numbers)
             if usable.any():
-                raise _no_number(chosen, ~usable & ~missing)
+                raise _no_number(chosen, ~usable & ~missing, factors=most_levels is not None)
         different = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
         if len(different) == 1:
             raise chosen.error("no value is a number, and all are the same, so the column tells nothing.")
@@ -236,7 +236,7 @@ def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:
     """The number of every row, NaN for other texts and without a value; and whether a row has none."""
     chosen.query("SET preserve_insertion_order = true")
     found = chosen.connection.execute(
-        f"SELECT CASE WHEN NOT {is_none} THEN TRY_CAST({text(chosen.kind)} AS DOUBLE) END AS number, "
+        f"SELECT CASE WHEN NOT {is_none} THEN {double(chosen.kind)} END AS number, "
         f"{is_none} AS missing FROM ({chosen.sql})"
     ).fetchnumpy()
     missing = np.asarray(found["missing"], bool)
@@ -245,18 +245,17 @@ def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:
     return np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan), missing
 
 
-def _no_number(chosen: Scan, refused: np.ndarray) -> DataError:
-    """The error for a column of numbers with other values in some rows."""
+def _no_number(chosen: Scan, refused: np.ndarray, *, factors: bool) -> DataError:
+    """The error for a column of numbers with other values in some rows; `factors` if it may be a factor instead."""
     first = int(np.argmax(refused))
     shown, value = "the value", None
     if chosen.source.show_values:
         value = chosen.scalar(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) LIMIT 1 OFFSET {first}")
         shown = repr(value)
-    problem = (
-        f"{shown} is no number, and others are ({count_of(int(refused.sum()), 'such value', 'such values')}). Correct "
-        f"it, name what means no value ({option('missing')}), or make the column a factor "
-        f"({option('factor=True', '--factors')})."
-    )
+    factor = f", or make the column a factor ({option('factor=True', '--factors')})" if factors else ""
+    such = count_of(int(refused.sum()), "such value", "such values")
+    correct = f"Correct it{',' if factors else ' or'} name what means no value ({option('missing')}){factor}."
+    problem = f"{shown} is no number, and others are ({such}). {correct}"
     return error_at(chosen, first, problem, value=value)
 
 

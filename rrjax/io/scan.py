@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,13 +12,13 @@ from itertools import groupby
 from typing import Any
 
 from rrjax.data.errors import DataError, option
+from rrjax.data.number_text import plain
 from rrjax.io.database import (
     Connection,
     Kind,
     connect,
     explaining,
     file_list,
-    identifier,
     literal,
     opened,
     parquet,
@@ -109,12 +110,14 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
     selects = []
     for index, relation in enumerate(relations):
         if relation.column(column)[1] == "nested":
-            raise relation.error(
-                f"column {column!r} holds lists or records, and a label is one text or number. If they are reports of "
-                "a mechanism, read the file that `rrjax randomize` wrote, with its metadata, or count them with the "
-                "mechanism's `tally`.",
-                column=column,
+            advice = (
+                "Make them text."
+                if isinstance(source, FrameSource)
+                else "If they are reports of a mechanism, read the file that `rrjax randomize` wrote, with its "
+                "metadata, or count them with the mechanism's `tally`."
             )
+            problem = f"column {column!r} holds lists, records or intervals, and a label is one text or number."
+            raise relation.error(f"{problem} {advice}", column=column)
         others = [f", {amounts[index]} AS amount" if amounts else ""]
         for place, name in enumerate(keys):
             own, kind_of_key = relation.column(name)
@@ -161,7 +164,9 @@ def check_header(chosen: Scan, is_answer: Callable[[str], bool]) -> None:
     """Refuses a header that nobody asked for and that is an answer: its line is probably the first row of the data."""
     source = chosen.source
     asked = source.header is not None or source.column is not None
-    if asked or source.file_format() not in ("csv", "tsv") or not is_answer(chosen.column):
+    name = chosen.column
+    spelled = {name, name.lower(), name.upper(), name.capitalize()}
+    if asked or source.file_format() not in ("csv", "tsv") or not any(map(is_answer, spelled)):
         return
     file = chosen.files[0]
     raise DataError.at(
@@ -204,6 +209,7 @@ class _Relation:
         return DataError(f"{self.files[0]}: {problem}", file=self.files[0], **attributes)
 
     def column(self, name: str) -> tuple[str, Kind]:
+        name = str(name)
         found = [column[1:] for column in self.columns if column[0] == name]
         if len(found) == 1:
             return found[0]
@@ -294,8 +300,11 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
             yield _typed(group, schema, parquet(group, "binary_as_string=true"))
     elif isinstance(source, FrameSource):
         connection.register("frame", source.rows.table)
-        schema = [(name, kind) for name, kind, *_ in connection.execute("DESCRIBE SELECT * FROM frame").fetchall()]
-        yield _typed(files, schema, "frame")
+        described = connection.execute("DESCRIBE SELECT * FROM frame").fetchall()
+        fields = zip(source.rows.table.schema, described, strict=True)
+        # Periods and intervals of pandas are numbers there, which do not name them.
+        own = [(field.name, "STRUCT" if _extension(field).startswith("pandas.") else row[1]) for field, row in fields]
+        yield _typed(files, own, "frame")
     elif form == "jsonl":
         yield _json_lines(connection, files, source.column)
     else:
@@ -352,7 +361,7 @@ def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
 
 def _is_number(name: str) -> bool:
     try:
-        float(name)
+        float(plain(name))
     except ValueError:
         return False
     return True
@@ -371,7 +380,16 @@ def _first_record(file: str, delimiter: str) -> list[str]:
 
 def _schema(connection: Connection, file: str) -> list[tuple[str, str]]:
     query = f"DESCRIBE SELECT * FROM {parquet([file], 'binary_as_string=true')}"
-    return [(name, type_name) for name, type_name, *_ in connection.execute(query).fetchall()]
+    kinds = [kind for _, kind, *_ in connection.execute(query).fetchall()]
+    # DuckDB renames a column whose name is that of an earlier one but for case. Members of nested columns follow them.
+    listed = f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({file_list([file])})"
+    names: list[str] = []
+    left = 0
+    for name, members in connection.execute(listed).fetchall()[1:]:
+        if not left:
+            names.append(name)
+        left = max(left - 1, 0) + members
+    return list(zip(names, kinds, strict=True))
 
 
 def _typed(files: tuple[str, ...], schema: list[tuple[str, str]], read: str) -> _Relation:
@@ -387,17 +405,22 @@ def _typed(files: tuple[str, ...], schema: list[tuple[str, str]], read: str) -> 
             columns.append((name, f"c{index}", "nested"))
         else:
             columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text"))
-    return _Relation(files, _renamed((name for name, _ in schema), read), columns)
+    return _Relation(files, _numbered(len(schema), read), columns)
+
+
+def _extension(field: Any) -> str:
+    """The name of the extension type of a field of Arrow, or of its categories; "" without one."""
+    return getattr(getattr(field.type, "value_type", field.type), "extension_name", "")
 
 
 def _is_nested(type_name: str) -> bool:
     return type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
 
 
-def _renamed(names: Iterable[str], read: str) -> str:
-    """The query of all columns as c0, c1 …, names that cannot clash with the number of the row."""
-    columns = ", ".join(f"{identifier(name)} AS c{index}" for index, name in enumerate(names))
-    return f"SELECT row_number() OVER () AS row, {columns} FROM {read}"
+def _numbered(number: int, read: str) -> str:
+    """The query of all columns, by their places, as c0, c1 …, names that cannot clash with the number of the row."""
+    columns = ", ".join(f"c{index}" for index in range(number))
+    return f"SELECT row_number() OVER () AS row, {columns} FROM {read} AS columns ({columns})"
 
 
 def _json_lines(connection: Connection, files: tuple[str, ...], column: str | None) -> _Relation:
@@ -409,13 +432,28 @@ def _json_lines(connection: Connection, files: tuple[str, ...], column: str | No
     names = types_in("")
     if column is not None and column not in names:
         names = types_in(", sample_size=-1")
+    _check_keys(connection, files, names)
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     read = f"read_json({file_list(files)}, {_JSON}, columns={{{types}}})"
     columns: list[tuple[str, str, Kind]] = [
         (name, _trimmed(f"c{index}"), "nested" if _is_nested(type_name) else "text")
         for index, (name, type_name) in enumerate(names.items())
     ]
-    return _Relation(files, _renamed(names, read), columns)
+    return _Relation(files, _numbered(len(names), read), columns)
+
+
+def _check_keys(connection: Connection, files: tuple[str, ...], names: Iterable[str]) -> None:
+    """Refuses keys that are equal but for case: DuckDB renames one, to NAME_1, and finds no value under that name."""
+    known = set(names)
+    bases = {re.sub(r"_[0-9]+$", "", name) for name in known} - known
+    if {base.lower() for base in bases}.isdisjoint(name.lower() for name in known):
+        return
+    keys = f"SELECT DISTINCT unnest(json_keys(json)) FROM read_json_objects({file_list(files)}, format='auto')"
+    first: dict[str, str] = {}
+    for (key,) in sorted(connection.execute(keys).fetchall()):
+        if (other := first.setdefault(key.lower(), key)) != key:
+            problem = f"the keys {other!r} and {key!r} differ in capitals alone. Give one of them another name."
+            raise DataError.at(files[0], problem, column=key)
 
 
 def _transactions(files: tuple[str, ...], source: Source) -> _Relation:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from glob import glob, has_magic
@@ -64,12 +64,18 @@ class _Listing:
 
     paths: tuple[str, ...]
 
-    @cached_property
+    @property
     def files(self) -> tuple[str, ...]:
+        return tuple(self.stamps)
+
+    @cached_property
+    def stamps(self) -> dict[str, tuple[int, int, int] | None]:
+        """The stamp of each file when it was listed."""
         found: dict[str, str] = {}  # each file, and the path or pattern that named it
         for path in self.paths:
             for file in _matching(path):
                 if file in found:
+                    _check_file(file)
                     by = f" (by {found[file]!r} and {path!r})" if path != file or found[file] != file else ""
                     raise DataError(f"{file} is named twice{by}: its rows would count twice. Name it once.", file=file)
                 found[file] = path
@@ -89,7 +95,7 @@ class _Listing:
                 "of them. If different people did answer alike, in the same order, make one file of the two.",
                 file=file,
             )
-        return tuple(found)
+        return {file: _stamp(file) for file in found}
 
     @cached_property
     def metadata(self) -> dict[str, Metadata]:
@@ -145,8 +151,9 @@ class Source:
         object.__setattr__(self, "paths", listing.paths)
         if self._listing != listing:
             object.__setattr__(self, "_listing", listing)
-        missing = (self.missing,) if isinstance(self.missing, str) else self.missing
-        object.__setattr__(self, "missing", tuple(token.strip(BLANKS) for token in missing))
+        object.__setattr__(self, "missing", as_texts(self.missing))
+        if self.column is not None:
+            object.__setattr__(self, "column", str(self.column))
         if not self.paths:
             raise DataError("No file was given.", argument="paths")
         if self.format is not None and self.format not in _FORMATS:
@@ -172,6 +179,12 @@ class Source:
             DataError: A file is missing, empty or a folder, or a glob matches nothing.
         """
         return self._listing.files
+
+    def check_unchanged(self) -> None:
+        """Raises `DataError` if a file was changed or replaced since it was listed."""
+        for file in self.files():
+            if _stamp(file) != self._listing.stamps[file]:
+                raise changed(file)
 
     def metadata(self) -> Metadata | None:
         """The metadata common to all files; None if rrjax wrote none of them or they are not Parquet.
@@ -218,6 +231,12 @@ class Source:
         return formats[0]
 
 
+def as_texts(missing: Any) -> tuple[str, ...]:
+    """What means a missing answer, one or several, as texts without blanks around them."""
+    listed = [missing] if isinstance(missing, str) or not isinstance(missing, Iterable) else missing
+    return tuple("" if each is None else str(each).strip(BLANKS) for each in listed)
+
+
 class FrameRows:
     """The rows of a data frame of any engine, gathered when they are first read."""
 
@@ -231,7 +250,13 @@ class FrameRows:
         from rrjax.io.frames import lazy
 
         try:
-            return lazy(self.frame).collect("pyarrow").to_native()
+            table = lazy(self.frame).collect("pyarrow").to_native()
+            for place, field in enumerate(table.schema):
+                if getattr(field.type, "tz", None) is not None:  # DuckDB writes times in UTC, of another day perhaps
+                    from pyarrow.compute import call_function
+
+                    table = table.set_column(place, field.name, call_function("local_timestamp", [table.column(place)]))
+            return table
         except (TypeError, ValueError, NotImplementedError) as error:  # as those of Arrow are
             problem = "its rows cannot be read one by one: give each column one type"
             raise DataError(f"the data frame: {problem} ({error})", argument="data") from error
@@ -251,6 +276,9 @@ class FrameSource(Source):
     def files(self) -> tuple[str, ...]:
         """The name in messages."""
         return self._listing.paths
+
+    def check_unchanged(self) -> None:
+        """Nothing: a frame has no stamp."""
 
     def columns(self) -> dict[str, Metadata]:
         """No metadata."""
@@ -306,6 +334,21 @@ def identity(file: str | os.PathLike[str]) -> tuple[int, int]:
     """Device and number of a file, which are common to all its names and links; `OSError` without a file."""
     status = os.stat(file)
     return status.st_dev, status.st_ino
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    """Size, time of the last change and number of a file; None if it is not there."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def changed(file: str) -> DataError:
+    """The error for data of which one part was read before a change, and another one after it."""
+    problem = "it was changed since it was first read, so that its rows may not belong together: read it again."
+    return DataError.at(file, problem)
 
 
 def copies(files: Sequence[str]) -> list[tuple[str, str]]:

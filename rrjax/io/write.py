@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import secrets
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rrjax.data.errors import Contradiction, DataError
+from rrjax.data.errors import Contradiction, DataError, check_installed
 from rrjax.io.database import Connection, connect, explaining, identifier, literal, parquet_record, safe_cell
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_json, columns_to_json
@@ -46,6 +48,10 @@ _FORMATS = {
     ".ndjson": "FORMAT json",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
+_PACKAGES = {".xlsx": "xlsxwriter", ".tex": "tabulate"}
+"""What the other formats need."""
+_SHEET = 1_048_576, 32_767
+"""Largest numbers of rows of a sheet of Excel, and of characters in a cell."""
 ROUND = "round"
 """Name of the column of rounds in a file of a longitudinal protocol."""
 # `replacing` already makes a temporary file; one of DuckDB would remain after a failure.
@@ -401,13 +407,15 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
     """Writes columns of equal length as a table.
 
     Args:
-        path: .csv, .tsv, .jsonl, .ndjson (each also .gz) or .parquet. In JSON an infinite or undefined number is null.
+        path: .csv, .tsv, .jsonl, .ndjson (each also .gz), .parquet or .xlsx, whose numbers have 16 digits. In JSON an
+            infinite or undefined number is null, in .xlsx an empty cell.
         columns: Name → array `[N]` of numbers or text. In CSV and TSV a text that a spreadsheet would run as a formula,
             because it begins with =, +, -, @, a tab or a carriage return and is no number, gets an apostrophe in front;
             `read_counts` and `read_domain` remove it.
 
     Raises:
         DataError: Another format, columns of different lengths, or a file that cannot be written.
+        MissingPackage: .xlsx without XlsxWriter.
     """
     name = os.fspath(path).lower()
     suffix = table_suffix(path)
@@ -416,6 +424,9 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
     if len(lengths) != 1 or len(lengths.pop()) != 1:
         shapes = {label: array.shape for label, array in arrays.items()}
         raise DataError(f"The columns of a table must have one length; they have {shapes}.", argument="columns")
+    if suffix == ".xlsx":
+        _write_sheet(path, arrays)
+        return
     if suffix in (".csv", ".tsv"):
         arrays = {safe_cell(label): _without_formulas(array) for label, array in arrays.items()}
     options = f"{_FORMATS[suffix]}, {_IN_PLACE}"
@@ -439,6 +450,23 @@ def write_table(path: str | PathLike[str], columns: Mapping[str, np.ndarray]) ->
         connection.execute(f"COPY (SELECT {selected} FROM columns) TO {literal(str(aside))} ({options})")
 
 
+def _write_sheet(path: str | PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a workbook of Excel with one sheet."""
+    workbook = import_module("xlsxwriter").Workbook
+    columns = [[name, *array.tolist()] for name, array in arrays.items()]
+    if len(columns[0]) > _SHEET[0] or any(isinstance(one, str) and len(one) > _SHEET[1] for c in columns for one in c):
+        limits = f"{_SHEET[0]:,} rows, and a cell {_SHEET[1]:,} characters"
+        raise DataError.at(os.fspath(path), f"a sheet of Excel has at most {limits}: write .csv or .parquet.")
+    written = io.BytesIO()
+    with workbook(written, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
+        sheet = book.add_worksheet()
+        for place, column in enumerate(columns):
+            finite = (None if isinstance(one, float) and not np.isfinite(one) else one for one in column)
+            sheet.write_column(0, place, finite)
+    with replacing(path) as aside:
+        aside.write_bytes(written.getvalue())
+
+
 def _without_formulas(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind not in "TUO":
         return array
@@ -455,13 +483,23 @@ def check_reports_name(path: str | PathLike[str]) -> None:
         )
 
 
-def table_suffix(path: str | PathLike[str]) -> str:
-    """The suffix of a table, such as ".csv"; `DataError` for a format that cannot be written."""
+def table_suffix(path: str | PathLike[str], *, people: bool = False) -> str:
+    """The suffix of a table, such as ".csv", or also ".tex" of one for `people`.
+
+    Raises:
+        DataError: A format that cannot be written.
+        MissingPackage: A format whose package is not installed.
+    """
     name = os.fspath(path).lower()
     suffix = os.path.splitext(name.removesuffix(".gz"))[1]
-    if suffix not in _FORMATS or (suffix == ".parquet" and name.endswith(".gz")):
-        problem = "the name must end in .csv, .tsv, .jsonl (or these and .gz) or .parquet, to tell the format."
+    others = [each for each in _PACKAGES if people or each != ".tex"]
+    if suffix not in [*_FORMATS, *others] or (suffix in (".parquet", *others) and name.endswith(".gz")):
+        *more, last = [".parquet", *others]
+        problem = f"the name must end in .csv, .tsv, .jsonl (or these and .gz), {', '.join(more)} or {last}, to tell "
+        problem += "the format."
         raise DataError.at(os.fspath(path), problem)
+    if suffix in others:
+        check_installed("tables", os.fspath(path), _PACKAGES[suffix])
     return suffix
 
 
@@ -474,16 +512,16 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
         DataError: No file can be there.
     """
     place = Path(os.path.realpath(path))
-    if place.is_dir():
-        raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
-    if place.exists() and not place.is_file():
-        raise DataError(f"{path} is no regular file; write to a file.", file=os.fspath(path))
-    if not place.parent.is_dir():
-        raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
     try:
+        if place.is_dir():
+            raise DataError(f"{path} is a folder: name a file in it.", file=os.fspath(path))
+        if place.exists() and not place.is_file():
+            raise DataError(f"{path} is no regular file; write to a file.", file=os.fspath(path))
+        if not place.parent.is_dir():
+            raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
         kind = kind_of(place)
         read_as = _INPUTS.get().get(identity(place)) if place.exists() else None
-    except OSError as error:  # of a file that may be anything
+    except OSError as error:  # of a file that may be anything, or of its name
         raise _failure(path, error) from error
     if read_as is not None:
         problem = f"is read by this command ({read_as})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -11,12 +12,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from rrjax.data.errors import check_installed, for_commands, refusal
+from rrjax.io.write import replacing, table_suffix, write_table
 from rrjax.reports import form
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from matplotlib.figure import Figure
 
 
+_MATH = {
+    "●": "bullet",
+    "ε": "varepsilon",
+    "χ": "chi",
+    "∞": "infty",
+    "≤": "leq",
+    "≥": "geq",
+}
+"""Characters of tables that pdflatex does not know, and their symbols."""
 SHOWN = 10
 """Rows of a table that people read, unless they ask for another number."""
 
@@ -170,6 +183,47 @@ class Answer:
         """Everything but the whole table, as JSON has it: None for numbers that are infinite or undefined."""
         return form.plain({**self.facts, **self.rows(top)})
 
+    def to_latex(self, top: int = SHOWN) -> str:
+        """The tables for people as LaTeX, for `booktabs`, without bars; all other blocks are comments.
+
+        Raises:
+            MissingPackage: tabulate is not installed.
+        """
+        lines = [*self.title.splitlines(), *(f"Warning: {warning}" for warning in self.warnings)]
+        parts = [f"% {line}" for line in lines]
+        for block in self.blocks(top):
+            if isinstance(block, Cells):
+                parts += ["", _tabular(block), *([f"% {block.rest}"] if block.rest else [])]
+            else:
+                parts += [f"% {line}" for each in _lines(block) for line in each.splitlines()]
+        return "\n".join([*parts, ""])
+
+    def write(self, path: str | PathLike[str], top: int = SHOWN) -> None:
+        """Writes a file, whose ending says how.
+
+        Args:
+            path: A format of `io.write_table`, for the whole table; or .tex, for `to_latex`.
+            top: How many of the largest categories a .tex shows.
+
+        Raises:
+            DataError: Another format, or a file that cannot be written.
+            MissingPackage: .tex without tabulate, or .xlsx without XlsxWriter.
+
+        Example:
+            >>> import pathlib, rrjax, tempfile
+            >>> shares = rrjax.Reports.of_counts([600, 400], 1.0, ["no", "yes"]).shares()
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     shares.write(f"{folder}/shares.csv")
+            ...     pathlib.Path(folder, "shares.csv").read_text().splitlines()[0]
+            'label,count,raw,closest,likeliest,lower,upper,discovered'
+        """
+        if table_suffix(path, people=True) != ".tex":
+            write_table(path, self.columns)
+            return
+        text = self.to_latex(top)
+        with replacing(path) as aside:
+            aside.write_text(text, "utf-8")
+
     def to_pandas(self) -> Any:
         """The whole table as a data frame of pandas.
 
@@ -228,6 +282,23 @@ def _installed(extra: str, what: str, package: str) -> Any:
     return import_module(package)
 
 
+def _printable(cell: str) -> str:
+    """A cell with escaped control characters; a space that does not break lines stays."""
+    blank = "\N{NO-BREAK SPACE}"
+    return blank.join(map(form.printable, cell.split(blank)))
+
+
+def _tabular(cells: Cells) -> str:
+    tabulate = _installed("tables", "A table of LaTeX", "tabulate").tabulate
+    number = len(cells.headings) - cells.bars
+    lines = [[*map(_printable, line[:number])] for line in (cells.headings, *cells.rows)]
+    sides = ["left" if left else "right" for left in cells.left[:number]]
+    headings = lines[0] if any(lines[0]) else ()
+    made = tabulate(lines[1:], headings, "latex_booktabs", disable_numparse=True, colalign=sides)
+    made = re.sub(r"\n ([\[*])", r"\n {}\1", made)  # after the end of a row both would be part of the command
+    return made.translate({ord(each): f"$\\{name}$" for each, name in _MATH.items()})
+
+
 def _lines(block: Block) -> list[str]:
     if isinstance(block, str):
         return [block]
@@ -259,7 +330,7 @@ def _markup(block: Block) -> str:
 
     def line(cells, tag):
         one = (
-            f'<{tag} style="text-align:{"left" if left else "right"}">{html.escape(form.printable(cell))}</{tag}>'
+            f'<{tag} style="text-align:{"left" if left else "right"}">{html.escape(_printable(cell))}</{tag}>'
             for cell, left in zip(cells, block.left, strict=True)
         )
         return f"<tr>{''.join(one)}</tr>"

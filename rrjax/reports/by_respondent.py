@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from rrjax.mechanisms import DESIGNS, ByRespondent
 from rrjax.mechanisms.table import TABLE, full_name, names_in
 from rrjax.reports.kind import ColumnQuestions
 from rrjax.reports.parts import Groups
-from rrjax.reports.reading import design_of, in_float64, of_design
+from rrjax.reports.reading import check_design, design_of, in_float64, of_design
 from rrjax.reports.reports import checked
 
 COLUMN = "@"
@@ -139,10 +140,7 @@ def read_by_respondent(
     """Counts the answers to each design; arguments and errors are as of `rrjax.read`."""
     given = {"mechanism": mechanism, **parameters}
     columns = {name: column for name, value in given.items() if (column := column_in(value)) is not None}
-    if epsilon is not None:
-        raise refusal("epsilon", f"{option('epsilon')} is of randomized response; leave it out", value=epsilon)
-    if domain is None:
-        raise refusal("domain", f"{option('domain')} is missing: all answers that are possible, in their order")
+    check_design(source, os.path.basename(source.files()[0]), epsilon, domain, mechanism)
     if source.column is None:
         raise refusal("column", f"{option('column')} is missing: the column of the answers")
     told_by = tuple(dict.fromkeys(columns.values()))

@@ -18,10 +18,11 @@ from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 from rrjax.estimators.names import MAXIMIZER
 from rrjax.io.domain import Domain
 from rrjax.io.rows import count_pairs
-from rrjax.io.source import Source
+from rrjax.io.source import Source, identity
 from rrjax.numerics.programs import program
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells
+from rrjax.reports.parameters import check_true
 from rrjax.reports.reading import count_source
 from rrjax.reports.reports import Reports, may_be_counts
 from rrjax.reports.shares import (
@@ -251,16 +252,13 @@ def true_shares(
     return shares / total
 
 
-def check_true(source: Source, argument: str = "truth") -> None:
-    """Refuses files of randomized reports in place of true values."""
-    if source.metadata() is not None:
-        file = source.files()[0]
-        raise refusal(argument, f"{option(argument)} {file} holds randomized reports, not true values", value=file)
-
-
 def read_truth(source: Source, counts: str | None, reports: Reports, argument: str = "truth") -> np.ndarray:
     """The shares of the true values in files, or of those in a column of counts, `[K]`, float64."""
     check_true(source, argument)
+    same = {*map(identity, source.files())} & {*map(identity, reports.source.files() if reports.source else ())}
+    if same and counts is None and source.column in (None, reports.counted.column):
+        problem = f"{option(argument)} {source.files()[0]} is the file of the reports: name another file, or its column"
+        raise refusal(argument, problem, value=source.files()[0])
     flag, counted = option(argument), reports.counted
     domain, metadata = counted.domain, counted.metadata
     try:

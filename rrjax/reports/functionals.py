@@ -16,7 +16,7 @@ import numpy as np
 from rrjax import inference, io
 from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.inference.intervals import within
-from rrjax.io.rows import Covariate, count_pairs, read_covariate, read_rows
+from rrjax.io.rows import Covariate, read_covariate
 from rrjax.io.scan import column_names
 from rrjax.reports import form
 from rrjax.reports.reports import Reports
@@ -26,6 +26,7 @@ REPORTS_AT_ONCE = 1 << 16
 MOST_LEVELS = 100
 MOST_WEIGHT = 1e100
 """Limit of the weight of one user: sums of squares of weights stay finite."""
+NO_WEIGHT = "all weights are zero, or missing"
 SIZES = "sizes are numbers, none of them missing, negative or too large to add up"
 
 
@@ -209,9 +210,6 @@ def parts_of(
         return [Part("all", reports.num_reports, reports.support_arguments[0], rows)], 0
     if weighted_by is not None:
         reports.check_counts(option("weights"))
-    if reports.from_counts:
-        what = for_commands(": leave out --counts") or for_callers(", and these were counted")
-        raise refusal("counts", f"{option('by')} and {option('weights')} need a row for each report{what}")
     column, domain, source = reports.counted.column, reports.counted.domain, reports.files
     for argument, name in (("by", by), ("weights", weighted_by)):
         given = f"{option(argument)} {name!r}"
@@ -225,41 +223,37 @@ def parts_of(
                 " columns of reports",
                 value=name,
             )
+    values = reports.reports(option("by" if weighted_by is None else "weights"))
     public = None if by is None else _levels(source, by)
-    if weighted_by is None and by is not None and not tallied:
-        pairs = count_pairs(source, (column, by), (domain, None))
-        levels = [str(label) for label in pairs.domains[1].labels()]
-        counts = pairs.counts.T
-        parts = [Part("all", int(counts.sum()), counts.sum(0))]
-        parts += [Part(level, int(each.sum()), each) for level, each in zip(levels, counts, strict=True) if each.any()]
-        if (design := reports.design) is not None:
-            parts = [dataclasses.replace(part, data=design.tally_of_counts(part.data)) for part in parts]
-        return parts, pairs.num_missing - reports.counted.num_missing
     weights = None if weighted_by is None else read_weights(dataclasses.replace(source, column=weighted_by))
-    if weights is None:
-        values = reports.reports(option("by"))
-        answered = np.ones(len(values), bool)
-    else:
-        values = read_rows(dataclasses.replace(source, column=column), domain).indices
-        answered = values >= 0
+    source.check_unchanged()
+    answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
     there = np.logical_and.reduce([answered, *(~each.missing for each in (public, weights) if each is not None)])
-    chosen = [("all", there)]
-    if public is not None:
-        chosen += [(level, there & (public.values == code)) for code, level in enumerate(public.levels or [])]
+    chosen = [("all", np.flatnonzero(there))]
+    if public is not None:  # one sort takes half as long as a comparison for each of 60 levels
+        levels, codes = public.levels or (), np.where(there, public.values + 1, 0).astype(np.uint8)
+        ends = np.cumsum(np.bincount(codes, minlength=len(levels) + 1))
+        chosen += zip(levels, np.split(np.argsort(codes, kind="stable"), ends)[1:], strict=False)
     parts = []
     for name, rows in chosen:
-        if weights is None and rows.any():
-            parts.append(Part(name, int(rows.sum()), reports.mechanism.tally(values[rows]), values[rows]))
+        if weights is None and len(rows):
+            data = _counted(reports, values[rows])
+            parts.append(Part(name, len(rows), data, values[rows] if tallied else None))
         elif weights is not None and weights.values[rows].any():
             counts = inference.weighted_counts(values[rows], weights.values[rows], domain.num_categories)
-            parts.append(Part(name, int(rows.sum()), counts))
-    if weights is not None and not parts:
-        raise io.DataError(
-            f"{reports.name}, column {weights.name!r}: all weights are zero, or missing",
-            file=source.files()[0],
-            column=weights.name,
-        )
+            parts.append(Part(name, len(rows), counts))
+    if not parts:
+        name, problem = (by, "no row has a level and a report") if weights is None else (weighted_by, NO_WEIGHT)
+        raise io.DataError(f"{reports.name}, column {name!r}: {problem}", file=source.files()[0], column=name)
     return parts, int((answered & ~there).sum())
+
+
+def _counted(reports: Reports, rows: np.ndarray) -> Any:
+    """The counts of some reports, or their tally."""
+    if reports.tallied is not None and reports.design is None:
+        return reports.mechanism.tally(rows)
+    counts = np.bincount(rows, minlength=reports.num_categories)
+    return counts if reports.design is None else reports.design.tally_of_counts(counts)
 
 
 def _levels(source: io.Source, by: str) -> Covariate:

@@ -18,9 +18,9 @@ from rrjax.io.numbers import NumberReports
 from rrjax.io.source import Source
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
-from rrjax.reports.comparison import check_true, true_shares
+from rrjax.reports.comparison import true_shares
 from rrjax.reports.kind import Kind
-from rrjax.reports.parameters import check_epsilon
+from rrjax.reports.parameters import check_epsilon, check_true
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import FALSE_ALARM, simulation
 

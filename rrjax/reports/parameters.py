@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rrjax.data.errors import option, refusal
+from rrjax.data.number_text import plain
 from rrjax.io.domain import Domain
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 
 if TYPE_CHECKING:
+    from rrjax.io.source import Source
     from rrjax.mechanisms import Design
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-6, 36.0
@@ -29,7 +32,8 @@ MEANINGS = {
 def check_epsilon(epsilon: float) -> float:
     """Returns ε; refuses one that no collection can have."""
     try:
-        number = None if isinstance(epsilon, bool | np.bool_) else float(epsilon)
+        given = plain(epsilon) if isinstance(epsilon, str) else epsilon
+        number = None if isinstance(given, bool | np.bool_) else float(given)
     except (TypeError, ValueError):
         number = None
     problem = None
@@ -50,6 +54,46 @@ def check_epsilon(epsilon: float) -> float:
     if problem is not None or number is None:
         raise refusal("epsilon", f"{option('epsilon')} {problem}", value=epsilon)
     return number
+
+
+def epsilon_of(probability: float, num_categories: int | None, **others: Any) -> float:
+    """ε of randomized response from the probability of a true report: log(p·(K − 1) / (1 − p)), nats.
+
+    `others` are arguments beside which no probability is taken: `epsilon`, `mechanism`, and `data` with metadata.
+    """
+    name = option("probability")
+    problems = {
+        "epsilon": f"and {option('epsilon')} say the same: give one of them",
+        "mechanism": f"is of randomized response, and {option('mechanism')} names another mechanism, whose numbers are "
+        f"given by {option('parameters', '--parameter')}: leave {name} out",
+        "data": f"is for reports that do not say how they were randomized, and these do: leave {name} out",
+    }
+    problem = next((problems[other] for other, value in others.items() if value), None)
+    if problem is None and num_categories is None:
+        problem = f"needs {option('domain')}, all categories that are possible: ε follows from p and their number"
+    if problem is None:
+        smallest = 1 / (num_categories or 1)
+        try:
+            within = not isinstance(probability, bool | np.bool_) and smallest < float(probability) < 1
+        except (TypeError, ValueError):
+            within = False
+        if not within:
+            problem = (
+                f"must lie between 1/K = {smallest:.4g}, where reports say nothing about the values, and 1, where "
+                f"nothing is private; got {probability}"
+            )
+    if problem is not None or num_categories is None:
+        raise refusal("probability", f"{name} {problem}", value=probability)
+    return math.log(probability * (num_categories - 1) / (1 - probability))
+
+
+def check_true(source: Source, argument: str = "truth", flag: str | None = None) -> None:
+    """Refuses files of randomized reports where true values are wanted."""
+    if source.columns():
+        file = source.files()[0]
+        named = option(argument, flag)
+        problem = f"{named} {file} holds randomized reports, not true values: give those that were randomized"
+        raise refusal(argument, problem, flag=flag, value=file)
 
 
 def in_order(name: str, given: str | Mapping[str, Any], domain: Domain | None) -> str:

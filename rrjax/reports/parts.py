@@ -475,6 +475,8 @@ class Rounds(Parts):
         sources = {number: dataclasses.replace(each.files, missing=()) for number, each in self.parts.items()}
         users = users_of(sources, self.metadata)
         estimates, pooled = self._estimated(partial(self._pooled, sources, users), level)
+        for source in sources.values():
+            source.check_unchanged()
         loss = PrivacyLoss(self.metadata, reports_per_user(users))
         return RoundShares(self, estimates, pooled, level, simultaneous, loss)
 

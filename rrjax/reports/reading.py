@@ -22,7 +22,7 @@ from rrjax.io.labels import Labels, as_domain
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
-from rrjax.io.source import FrameRows, FrameSource, Source, copies, identity
+from rrjax.io.source import FrameRows, FrameSource, Source, as_texts, copies, identity
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
@@ -36,7 +36,7 @@ from rrjax.mechanisms import (
 )
 from rrjax.mechanisms.surveys.named import make_design, make_two_samples
 from rrjax.mechanisms.table import TABLE, full_name
-from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, in_order, with_yes
+from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon, epsilon_of, in_order, with_yes
 from rrjax.reports.reports import Reports, checked
 
 P = ParamSpec("P")
@@ -69,6 +69,7 @@ def read(
     *,
     column: str | None = None,
     epsilon: float | None = None,
+    probability: float | None = None,
     domain: Labels | None = None,
     mechanism: str | Design | TwoSamples | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -92,6 +93,8 @@ def read(
         column: Name of the column of reports; None for the only one, or for all columns that were randomized
             separately.
         epsilon: ε of randomized response, nats.
+        probability: In place of ε: the probability p = e^ε/(e^ε + K − 1) that a report is the true category; K is the
+            size of `domain`.
         domain: All K categories, also those that nobody reported: a range such as "0:99", a list of labels, or the
             name of a file with a label a line. None takes them from the metadata, or from the data, which biases.
         mechanism: A survey design, or its name, such as "forced-response"; then `domain` is needed. "@design" takes the
@@ -136,8 +139,17 @@ def read(
         problem = "says which of two samples a row is of"
         wrong = f"is needed: mechanism {named} has two samples" if two else "is for a mechanism of two samples only"
         raise ArgumentError.about("sample", f"{problem}, and {wrong}", value=sample)
+    missing = as_texts(missing)
     known = as_domain(domain)
     files = _files(data)
+    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
+    if files is None:
+        source: Source = FrameSource(column=column, missing=tokens, rows=FrameRows(data))
+    else:
+        source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
+    if probability is not None:
+        size = None if known is None else known.num_categories
+        epsilon = epsilon_of(probability, size, epsilon=epsilon is not None, mechanism=named, data=source.columns())
     if files is None:
         of_files = {"format": format, "header": header, "delimiter": delimiter, "sample": sample}
         argument = next((name for name, value in of_files.items() if value is not None), None)
@@ -145,11 +157,6 @@ def read(
             raise ArgumentError.about(argument, "is of files, and this is a data frame")
         if not by_respondent and num_users is None:
             return _of_frame(data, column, epsilon, known, made, counts, missing)
-    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    if files is None:
-        source: Source = FrameSource(column=column, missing=tokens, rows=FrameRows(data))
-    else:
-        source = Source(files, column=column, format=format, header=header, delimiter=delimiter, missing=tokens)
     if num_users is not None:
         return read_support(source, epsilon, known, counts, mechanism, num_users)
     if by_respondent:
@@ -199,7 +206,11 @@ def kind_of(
 
 @in_float64
 def of_counts(
-    counts: ArrayLike, epsilon_or_mechanism: float | SupportMechanism, domain: Labels | None, column: str
+    counts: ArrayLike,
+    epsilon_or_mechanism: float | SupportMechanism | None,
+    domain: Labels | None,
+    probability: float | None,
+    column: str,
 ) -> Reports:
     """See `Reports.of_counts`."""
     numbers = np.asarray(counts)
@@ -211,6 +222,9 @@ def of_counts(
     _check_sizes(len(numbers), "counts", domain=known.num_categories)
     counted = CountedReports(numbers.astype(np.int64), known, column, int(numbers.sum()), 0, False)
     given: Any = epsilon_or_mechanism
+    if probability is not None:
+        kind = "mechanism" if isinstance(given, SupportMechanism) else "epsilon"
+        given = epsilon_of(probability, len(numbers), **{kind: given is not None})
     if isinstance(given, Design):
         return checked(of_design(counted, _fitting(given, known)))
     if isinstance(given, RandomizedResponse):
@@ -334,6 +348,7 @@ def read_source(
             value=name,
         )
     if metadata is not None:
+        check_counts(source, counts)
         mechanism = mechanism_of(metadata, name)
         metadata.check(name, column=source.column, epsilon=epsilon, domain=domain)
         epsilon = metadata.effective_epsilon
@@ -349,7 +364,7 @@ def read_source(
                 value=epsilon,
             )
         if mechanism.name != rrjax.RandomizedResponse.name:
-            return checked(_tallied(source, name, epsilon, counts))
+            return checked(_tallied(source, name, epsilon))
     if epsilon is None:
         raise refusal(
             "epsilon",
@@ -378,8 +393,8 @@ def read_support(
         known = ", ".join(each for each in MECHANISMS if each != RandomizedResponse.name)
         problem = f"{of_users} needs {option('mechanism')}, whose reports support the categories: one of {known}"
         raise refusal("mechanism", problem, value=mechanism)
-    assert counts is not None
-    counted = io.read_counts(source, counts, domain)
+    check_counts(source, counts)
+    counted = count_source(source, domain, counts)
     made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
     most = int(counted.counts.max())
     if not most <= num_users < MOST_REPORTS:
@@ -482,8 +497,7 @@ def _of_frame(frame, column, epsilon, domain, design, counts, missing):
     if column is None:
         column = _only_column(frame, counts)
     counted = io.count_frame(frame, domain, column=column, counts=counts, missing=missing)
-    tokens = (missing,) if isinstance(missing, str) else tuple(missing)
-    rows = FrameSource(column=column, missing=tokens, rows=FrameRows(frame))
+    rows = FrameSource(column=column, missing=missing, rows=FrameRows(frame))
     given: dict[str, Any] = {"from_counts": counts is not None, "frame": rows}
     if design is not None:
         if epsilon is not None:
@@ -507,6 +521,13 @@ def _only_column(frame, counts):
 def count_source(source: Source, domain: Domain | None, counts: str | None) -> CountedReports:
     """Counts the reports or values in files, or reads their counts from a column that is named."""
     return io.count_reports(source, domain) if counts is None else io.read_counts(source, counts, domain)
+
+
+def check_counts(source: Source, counts: str | None) -> None:
+    """Refuses a column of counts in files of reports."""
+    if counts is not None and source.columns():
+        problem = f"{option('counts')} is for files of counts, and {source.files()[0]} holds reports"
+        raise refusal("counts", problem, value=counts)
 
 
 def check_design(source, name, epsilon, domain, named):
@@ -548,11 +569,8 @@ def of_design(counted, made, source=None, from_counts=True):
     return Reports(counted, float(made.epsilon), tallied_answers(counted, made), source, from_counts)
 
 
-def _tallied(source, name, epsilon, counts):
+def _tallied(source, name, epsilon):
     """Reports of another mechanism than randomized response."""
-    if counts is not None:
-        problem = f"{option('counts')} is for files of counts, and {name} holds reports"
-        raise refusal("counts", problem, value=counts)
     if source.missing:
         raise refusal(
             "missing",

@@ -429,6 +429,7 @@ def read_regression_rows(
     )
     weight = None if of_weight is None else read_weights(of_weight)
     cluster = None if of_cluster is None else read_covariate(of_cluster, factor=True, most_levels=None)
+    source.check_unchanged()
     answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
     answered = np.logical_or.reduce([answered, *(each.reports >= 0 for each in hidden)])
     used = [*known, *(each for each in (weight, cluster) if each is not None)]

@@ -23,7 +23,7 @@ from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
-from rrjax.io.source import FrameSource, Source
+from rrjax.io.source import FrameSource, Source, changed
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, read_reports
 from rrjax.mechanisms import Design, SupportMechanism
 from rrjax.reports import form
@@ -77,9 +77,10 @@ class Reports(ColumnQuestions):
     def of_counts(
         cls,
         counts: ArrayLike,
-        epsilon_or_mechanism: float | SupportMechanism,
+        epsilon_or_mechanism: float | SupportMechanism | None = None,
         domain: Labels | None = None,
         *,
+        probability: float | None = None,
         column: str = "report",
     ) -> Reports:
         """The reports of a table of counts.
@@ -88,6 +89,7 @@ class Reports(ColumnQuestions):
             counts: `[K]`, whole numbers: how many reports name each category.
             epsilon_or_mechanism: ε of randomized response, nats; or randomized response itself, or a survey design.
             domain: The labels of the K categories; None is 0 … K − 1.
+            probability: In place of ε, the probability that a report is the true category, in (1/K, 1).
             column: What was asked, for sentences and figures.
 
         Returns:
@@ -103,7 +105,7 @@ class Reports(ColumnQuestions):
         """
         from rrjax.reports.reading import of_counts
 
-        return of_counts(counts, epsilon_or_mechanism, domain, column)
+        return of_counts(counts, epsilon_or_mechanism, domain, probability, column)
 
     @classmethod
     def of_tally(
@@ -211,10 +213,14 @@ class Reports(ColumnQuestions):
 
     def reports(self, what: str) -> np.ndarray:
         """All reports in the order of their rows, as their mechanism takes them; −1 for a missing label."""
-        metadata = self.counted.metadata
+        counted, metadata = self.counted, self.counted.metadata
+        if self.from_counts:
+            counts = for_commands(": leave out --counts") or ", and these were counted"
+            raise refusal("counts", f"{what} needs a row for each report{counts}")
         if self.tallied is None or self.design is not None or metadata is None:
-            source = dataclasses.replace(self.files, column=self.counted.column)
-            return read_rows(source, self.counted.domain).indices
+            values = read_rows(dataclasses.replace(self.files, column=counted.column), counted.domain).indices
+            counts = np.bincount(values[values >= 0], minlength=self.num_categories)
+            return self._unchanged(values, (counts == self.counts).all())
         if self.num_reports * self.num_categories > MAX_CELLS:
             raise refusal(
                 "data",
@@ -222,7 +228,14 @@ class Reports(ColumnQuestions):
                 f"more than the limit of {MAX_CELLS:,}",
                 flag="REPORTS",
             )
-        return read_reports(self.files, metadata, getattr(self.mechanism, "subset_size", None))
+        return self._unchanged(read_reports(self.files, metadata, getattr(self.mechanism, "subset_size", None)))
+
+    def _unchanged(self, rows: np.ndarray, same: bool = True) -> np.ndarray:
+        """The rows; `DataError` where they are not those that were counted."""
+        self.files.check_unchanged()
+        if not same or len(rows) != self.counted.num_rows:
+            raise changed(self.files.files()[0])
+        return rows
 
     @property
     def possible_causes(self) -> str:

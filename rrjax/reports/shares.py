@@ -321,7 +321,8 @@ class Shares(Answer):
     def headings(self) -> list[str]:
         """The names of the estimates in tables; the closest is called so only if the reports determine it."""
         return [
-            each.title if self.named or each.undetermined else PLAIN[each.estimator.name] for each in self.estimates
+            each.title if self.named or (each.undetermined and self._undetermined) else PLAIN[each.estimator.name]
+            for each in self.estimates
         ]
 
     @cached_property
@@ -337,23 +338,34 @@ class Shares(Answer):
         return found | limits | {"discovered": self.intervals.discovered}
 
     @property
+    def _apart(self) -> float:
+        """The largest difference between the closest and the likeliest estimate; infinite with one estimate."""
+        thetas = [each.theta for each in self.estimates]
+        return float(np.max(np.abs(thetas[0] - thetas[1]))) if len(thetas) > 1 else math.inf
+
+    @property
+    def _undetermined(self) -> bool:
+        """Whether the closest estimate rests on assumptions: the reports hardly determine it, nor is it likeliest."""
+        return self.estimate.undetermined and self._apart > ROUNDING
+
+    @property
     def advice(self) -> str | None:
         """Which estimate to report, and why; None where one was named, or the reports contradict their mechanism."""
         if self.named or self.reports.contradicted:
             return None
-        closest, quoted = self.estimate, [f'"{each}"' for each in self.headings]
+        quoted = [f'"{each}"' for each in self.headings]
         average, noise = 1 / self.reports.num_categories, self.reports.standard_error
         noisy = f"the noise of a share ({form.percent(noise)})"
         if noise >= HIDING:
             hidden = form.percent(min(2 * noise, 1))
             return f"Report the intervals, not an estimate: {noisy} hides shares up to {hidden}."
-        if closest.undetermined:
+        if self._undetermined:
             return "Report the intervals, not an estimate: the reports hardly determine it, so it rests on assumptions."
         larger = f"{noisy} is larger than an average share ({form.percent(average)})" if noise > average else ""
         if len(self.estimates) == 1:
             why = larger and f": {larger}"
             return f"Report {quoted[0]}{why}; likeliest is not computed: {too_large(self.reports)}."
-        apart = float(np.max(np.abs(closest.theta - self.estimates[1].theta)))
+        apart = self._apart
         if apart <= ROUNDING:
             return f"Report {quoted[0]}; {quoted[1]} is the same."
         if apart <= NO_DIFFERENCE * noise:
@@ -375,7 +387,7 @@ class Shares(Answer):
         if not intervals.simultaneous:  # the largest was picked after looking
             limits = simultaneous_limits(reports, intervals.level)
         interval = form.between(limits[0][place], limits[1][place])
-        about = "an unknown share" if estimate.undetermined else form.share(estimate.theta[place])
+        about = "an unknown share" if self._undetermined else form.share(estimate.theta[place])
         note = "" if reports.design is None else f" ({reports.design.note})"
         users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
         return (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from rrjax.data.errors import check_rate, for_callers, for_commands, option, refusal
+from rrjax.data.number_text import plain
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
@@ -29,7 +30,7 @@ Groups: TypeAlias = str | Mapping[Any, Any] | Iterable[str | Mapping[Any, Any]]
 """Groups of categories: texts such as "young=0:29" or "north=Oslo,Rome", and labels, or such texts, by name."""
 Population: TypeAlias = str | os.PathLike[str] | Mapping[Any, float]
 """Sizes of levels in a population: a file of two columns, or sizes by level."""
-LONGEST_LEVEL = 24
+LONGEST_LEVEL = 40
 """Characters of a level in a table."""
 
 
@@ -212,12 +213,10 @@ def statements_of(
     names = [each.name for each in functionals]
     twice = next((each for each in functionals if names.count(each.name) > 1), None)
     if twice is not None:
-        named = f"such as {option('group=NAME=LABEL', '--group NAME=LABEL')}"
-        raise refusal(
-            "group" if twice.kind == "share" else twice.kind,
-            f"{twice.name!r} is asked for twice: leave one out, or give groups names, {named}",
-            value=twice.name,
-        )
+        of_groups = twice.kind == "share"
+        advice = f", or give groups names, such as {option('group=NAME=LABEL', '--group NAME=LABEL')}" * of_groups
+        problem = f"{twice.name!r} is asked for twice: leave one out{advice}"
+        raise refusal("group" if of_groups else twice.kind, problem, value=twice.name)
     parts, num_left_out = parts_of(reports, by, weights, normal)
     if num_left_out:
         missing = " or ".join(repr(name) for name in (by, weights) if name is not None)
@@ -276,7 +275,7 @@ def _numbers(reports: Reports) -> np.ndarray:
     for label in reports.labels:
         problem, named = None, form.printable(label)
         try:
-            numbers.append(float(label))
+            numbers.append(float(plain(str(label))))
         except ValueError:
             problem = f"that are numbers, and the label {named!r} is not a number: ask for {option('group')} instead"
         else:
@@ -348,9 +347,9 @@ def _range_in(held: Any, places: Mapping[str, int]) -> tuple[float, float] | Non
     if not isinstance(held, str) or held in places or ":" not in held:
         return None
     try:
-        first, last = map(float, held.split(":"))
+        first, last = map(float, plain(held).split(":"))
         for label in places:
-            float(label)
+            float(plain(label))
     except ValueError:
         return None
     return first, last

@@ -66,7 +66,7 @@ COLUMNS = {
     "within 10 %": "in how many its mean is at most a tenth above the smallest",
     "worst": "in how many its mean is the largest",
     "ratio to the best": "of its mean to the smallest one: geometric mean over the configurations, ± a standard error",
-    "behind by > 3 s.e.": "of the configurations where it is not the best and the difference has a standard error: in "
+    "clearly worse": "of the configurations where it is not the best and the difference has a standard error: in "
     "how many the difference is beyond three of them",
 }
 """Column of `ranking_rows` → its meaning."""
@@ -450,7 +450,7 @@ def ranking_rows(ranked: xr.Dataset) -> list[dict[str, str]]:
                 "within 10 %": _of(int(row["near"]), number),
                 "worst": _of(int(row["worst"]), number),
                 "ratio to the best": _with_error(float(row["ratio"]), float(row["ratio_se"])),
-                "behind by > 3 s.e.": _of(int(row["beyond"]), compared) if compared else "–",
+                "clearly worse": _of(int(row["beyond"]), compared) if compared else "–",
             }
         )
     return rows

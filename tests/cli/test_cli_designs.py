@@ -171,7 +171,7 @@ def test_a_study_of_a_design(answers, monkeypatch):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
     dice = DICE[2:]
     io.write_table("v.csv", {"answer": np.array(["yes", "no"])[(np.arange(800) % 4 > 0).astype(int)]})
-    study = ("study", "data", "v.csv", "--domain", "yesno.txt", *dice, "--seeds", 20, "--out", "s", "--json")
+    study = ("study", "data", "v.csv", "--domain", "yesno.txt", *dice, "--num-seeds", 20, "--out", "s", "--json")
     answers.done(*study)
     answers.refuses("--epsilon", *study, "--epsilon", 1)
 

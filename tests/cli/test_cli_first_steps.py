@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import typer
+from refusals import refused
 
 import rrjax
 from rrjax.cli.app import COMMANDS
@@ -62,6 +63,44 @@ def test_labels_and_a_logarithm_at_the_command_line(tmp_path, monkeypatch, invok
     expected = rrjax.read("r.csv", epsilon=math.log(3), domain=["yes", "no"]).shares()
     assert json.loads(out)["top"] == json.loads(json.dumps(expected.to_dict()))["top"]
     assert invoke("estimate", "r.csv", "--epsilon", "1", "--domain", "yes,yes")[0] == 2  # a flag, not a file
+
+
+@pytest.mark.long
+def test_the_probability_of_the_truth_in_place_of_epsilon(tmp_path, monkeypatch, invoke):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.csv").write_text("a\n" + "yes\n" * 60 + "no\n" * 30 + "?\n" * 10)
+    polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
+    domain = ["yes", "no", "?"]
+    ready = rrjax.Reports.of_counts([60, 30, 10], domain=domain, probability=0.7, column="a")
+    assert float(rrjax.RandomizedResponse(3, ready.epsilon).p) == pytest.approx(0.7, rel=1e-6)
+    frame = rrjax.read(polars.read_csv("r.csv"), probability=0.7, domain=domain)
+    flags = ("--probability", "7/10", "--domain", "yes,no,?")
+    for found in (frame, rrjax.read("r.csv", probability=0.7, domain=domain)):
+        assert found.epsilon == ready.epsilon
+        assert found.counts.tolist() == ready.counts.tolist()
+    assert invoke.json("estimate", "r.csv", *flags)["epsilon"] == ready.epsilon
+    fit = ("test", "fit", "r.csv", "--domain", "yes,no,?", "--draws", 99)
+    by_name = [invoke.json(*fit, *how) for how in (("--probability", 0.7), ("--epsilon", ready.epsilon))]
+    assert by_name[0] == by_name[1]
+    invoke.refuses("--probability", "estimate", "r.csv", "--probability", "0.7")
+    invoke.refuses("--probability", "estimate", "r.csv", *flags, "--epsilon", 1)
+    design = ("--mechanism", "mangat", "--parameter", "truth=0.7")
+    invoke.refuses("--probability", "estimate", "r.csv", "--probability", "0.7", "--domain", "yes,no", *design)
+    invoke.refuses("--probability", "estimate", "r.csv", "--probability", "0.7x", "--domain", "yes,no")
+    invoke.done("randomize", "r.csv", "--epsilon", 1, "--domain", "yes,no,?", "--out", "r.parquet")
+    invoke.refuses("--probability", "estimate", "r.parquet", *flags)
+
+
+@pytest.mark.parametrize("value", [0.5, 1, 0, math.nan, "much", True, 70])
+def test_a_probability_of_no_randomized_response_is_refused(value):
+    with refused("probability"):
+        rrjax.Reports.of_counts([60, 40], probability=value)
+
+
+def test_a_probability_beside_a_mechanism_is_refused():
+    for other in (1.0, DESIGNS["warner"](0.7)):
+        with refused("probability"):
+            rrjax.Reports.of_counts([60, 40], other, probability=0.7)
 
 
 def test_categories_that_look_like_missing_answers_are_named(tmp_path, monkeypatch):

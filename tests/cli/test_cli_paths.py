@@ -123,7 +123,7 @@ def test_no_input_is_replaced_under_another_path(collected, tmp_path, name):
 
 def test_a_study_does_not_write_over_its_data(collected):
     before = Path("v.parquet").read_bytes()
-    assert collected("study", "data", "v.parquet", "--domain", "0:3", "--seeds", 2, "--out", ".")[0] == 2
+    assert collected("study", "data", "v.parquet", "--domain", "0:3", "--num-seeds", 2, "--out", ".")[0] == 2
     assert Path("v.parquet").read_bytes() == before
 
 
@@ -251,7 +251,21 @@ def test_a_study_replaces_its_own_files_only(collected, name):
     out = Path("folder")
     (out / "figures").mkdir(parents=True)
     (out / name).write_bytes(b"mine")
-    study = ("study", "data", "v.csv", "--column", "a", "--domain", "0:3", "--epsilon", 1, "--seeds", 2, "--out", out)
+    study = (
+        "study",
+        "data",
+        "v.csv",
+        "--column",
+        "a",
+        "--domain",
+        "0:3",
+        "--epsilon",
+        1,
+        "--num-seeds",
+        2,
+        "--out",
+        out,
+    )
     Path("v.csv").write_text("a\n" + "0\n1\n2\n3\n" * 9)
     collected.refuses("--out", *study)
     assert (out / name).read_bytes() == b"mine"
@@ -311,7 +325,7 @@ def test_copies_among_collections_are_told(collected):
         ("estimate", "day.parquet", "memo.parquet"),
         ("compare", *READ, "--truth", "memo.parquet", "--truth-column", "answer"),
         ("regress", "memo.parquet", "--outcome", "answer", "--covariates", "key", "--epsilon", 1),
-        ("study", "data", "memo.parquet", "--column", "answer", "--seeds", 2),
+        ("study", "data", "memo.parquet", "--column", "answer", "--num-seeds", 2),
     ],
 )
 def test_a_memo_is_read_as_a_memo_only(collected, line):

@@ -103,7 +103,7 @@ def test_a_study_of_ones_own(own, tmp_path, cache):
     with xr.open_dataset(out / "study.nc", engine="h5netcdf") as dataset:
         np.testing.assert_array_equal(dataset.mse, first)
     # Another study is refused, and nothing of it is lost.
-    complaint = rrjax(own, "--out", out, "--seeds", 21, code=2)
+    complaint = rrjax(own, "--out", out, "--num-seeds", 21, code=2)
     assert "holds another study: num_seeds is 21, there 20" in complaint
     assert (out / "study.nc").exists()
 
@@ -126,7 +126,7 @@ def test_a_file_of_true_values(tmp_path, cache):
         "--epsilon",
         2,
     ]
-    said = rrjax(*arguments, "--seeds", 10, "--estimator", "inv_n", "--estimator", "inv", "--out", out, cache=cache)
+    said = rrjax(*arguments, "--num-seeds", 10, "--estimator", "inv_n", "--estimator", "inv", "--out", out, cache=cache)
     assert "values: 2 configurations × 10 seeds" in said
     with xr.open_dataset(out / "values.nc", engine="h5netcdf") as dataset:
         assert dataset.num_users.values.tolist() == [210]
@@ -138,7 +138,7 @@ def test_a_file_of_true_values(tmp_path, cache):
 @pytest.mark.long
 @pytest.mark.usefixtures("quick_processes")
 def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
-    record = rrjax(own, "--seed", 9, "--seeds", 2, "--json", cache=cache, cwd=tmp_path)
+    record = rrjax(own, "--seed", 9, "--num-seeds", 2, "--json", cache=cache, cwd=tmp_path)
     assert json.loads(record)["what"].endswith("own.toml")
     # The folder is called after the file.
     with xr.open_dataset(tmp_path / "rrjax-study-own" / "study.nc", engine="h5netcdf") as dataset:
@@ -156,7 +156,7 @@ def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
         (["quick", "extra.csv"], None, "extra.csv"),
         (["quick", "--epsilon", 1], "--epsilon", None),
         (["quick", "--estimator", "mly"], "--estimator", "mly"),
-        (["quick", "--seeds", 1], "--seeds", 1),
+        (["quick", "--num-seeds", 1], "--num-seeds", 1),
         (["quick", "--devices", 0], "--devices", 0),
         (["quick", "--processes", 2], "--processes", None),
         (["quick", "--timeout", 60], "--timeout", None),
@@ -173,6 +173,11 @@ def test_wrong_flags_are_explained(arguments, flag, value, tmp_path, settled):
     assert (settled.error.flag, settled.error.value) == (flag, value)
     assert flag is None or flag in complaint
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_spelling_of_the_number_of_seeds_is_told_the_right_one(settled):
+    assert settled("study", "quick", "--seeds", 20)[0] == 2
+    assert "--num-seeds" in settled.error.possibilities
 
 
 def test_memory_is_a_number(settled):
@@ -207,8 +212,8 @@ def test_a_run_says_how_far_it_is_where_no_terminal_shows_it(settled, own, monke
     monkeypatch.setattr("rrjax.cli.show.SECONDS_BETWEEN_LINES", 0.02)
     code, _, said = settled("study", own, "--out", "out")
     assert code == 2
-    for part in ("compiling … (0 s so far)", ": 25% (0 s so far)", ": 50%, 0:02:00 left (0 s so far)"):
-        assert part in said
+    for part in ("compiling … (0 s so far)", ": 25 % (0 s so far)", ": 50 %, 0:02:00 left (0 s so far)"):
+        assert part in said.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_a_study_that_is_not_there(settled):
@@ -240,7 +245,7 @@ def test_wrong_files_are_explained(own, change, argument, value, settled):
 @pytest.mark.long
 @pytest.mark.usefixtures("quick_processes")
 def test_figures_of_the_paper(tmp_path, cache):
-    said = rrjax("paper", "--figure", 1, "--seeds", 4, "--out", tmp_path, cache=cache)
+    said = rrjax("paper", "--figure", 1, "--num-seeds", 4, "--out", tmp_path, cache=cache)
     assert "study: 15 configurations × 4 seeds" in said
     assert (tmp_path / "figures" / "figure-1.pdf").exists()
     report = (tmp_path / "report.html").read_text()
@@ -252,6 +257,6 @@ def test_figures_of_the_paper(tmp_path, cache):
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_quick(tmp_path):
-    said = rrjax("quick", "--seeds", 4, "--out", tmp_path)
+    said = rrjax("quick", "--num-seeds", 4, "--out", tmp_path)
     assert "Emp. Bayes" in said
     assert {"overview-mse.png", "empirical-bayes.png"} <= {file.name for file in (tmp_path / "figures").iterdir()}

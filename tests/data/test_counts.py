@@ -102,3 +102,32 @@ def test_a_distribution_is_told_with_a_tolerance():
     assert not is_distribution(theta * (1 + 1e-3), 1e-4)
     assert not is_distribution(theta.at[:2].add(jnp.array([-0.002, 0.002], theta.dtype)), root)
     assert not is_distribution(theta.at[0].set(jnp.nan), root)
+
+
+class OnAnAccelerator:
+    """A stand-in for an array of CuPy, or of torch on a GPU: NumPy cannot read it, DLPack can."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, *arguments, **given):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    def __dlpack__(self, **given):
+        return self.array.__dlpack__(**given)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.float32])
+def test_an_array_that_numpy_cannot_read_goes_through_dlpack(kind):
+    counts = np.array([50, 30, 20], kind)
+    found = rrjax.mle_star(OnAnAccelerator(counts), 1.0)
+    np.testing.assert_array_equal(found, rrjax.mle_star(counts, 1.0))
+
+
+def test_reports_that_numpy_cannot_read_go_through_dlpack():
+    assert rrjax.count(OnAnAccelerator(np.array([0, 1, 1, 2], np.int32)), 3).tolist() == [1, 2, 1]
+    with refused("reports"):
+        rrjax.count(OnAnAccelerator(np.array([0, 3], np.int32)), 3)

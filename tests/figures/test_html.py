@@ -56,7 +56,9 @@ def test_whatever_is_given_as_text_is_shown(tmp_path):
     assert page.text.count(NASTY) + page.text.count(shown) == 16
     assert [each["aria-label"] for each in page.all("nav")] == [NASTY]
     assert NASTY in [each.get("aria-label") for each in page.all("div")]
-    assert prose("run `a < b`") == "run <code>a &lt; b</code>"
+    assert prose("run `a < b --c`") == "run <code>a &lt; b --c</code>"
+    flag = '<code class="flag">--normal</code>'
+    assert prose("--normal at ε = 2: 3 reports") == f"{flag} at ε\u00a0=\u00a02: 3\u00a0reports"
     assert joined("<", Markup("<b>"), 3) == "&lt;<b>3"
 
 

@@ -694,7 +694,7 @@ def test_rows_of_a_ranking_round_to_their_error():
         "within 10 %": "1,200 of 1,500",
         "worst": "0 of 1,500",
         "ratio to the best": "1.01234 ± 0.00012",
-        "behind by > 3 s.e.": "3 of 500",
+        "clearly worse": "3 of 500",
     }
     assert [row["ratio to the best"] for row in rows[1:]] == ["1.500", "12,346 ± 210"]
-    assert rows[1]["behind by > 3 s.e."] == "–"
+    assert rows[1]["clearly worse"] == "–"

@@ -8,7 +8,9 @@ import os
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import duckdb
 import numpy as np
@@ -103,6 +105,28 @@ def test_no_cell_is_a_formula(tmp_path, suffix):
     assert counted.counts.tolist() == list(range(1, len(labels) + 1))
 
 
+def test_a_sheet_has_all_digits_and_no_formula(tmp_path):
+    pytest.importorskip("xlsxwriter", reason="sheets need rrjax[tables]")
+    labels = [*FORMULAS, "007", "https://x.org", "<&>", "1e5"]
+    shares = [1 / 3, np.nan, -np.inf, *np.linspace(1e-17, 1, len(labels) - 3) ** 3]
+    write_table(tmp_path / "t.xlsx", {"=h": np.array(labels, object), "n": np.arange(len(labels)), "share": shares})
+    with zipfile.ZipFile(tmp_path / "t.xlsx") as book:
+        texts, sheet = (
+            ElementTree.fromstring(book.read(f"xl/{name}.xml")) for name in ("sharedStrings", "worksheets/sheet1")
+        )
+    shared = ["".join(each.itertext()) for each in texts]
+    rows = [
+        [shared[int(text)] if cell.get("t") == "s" else float(text) for cell in row for text in cell.itertext()]
+        for row in sheet.findall(".//{*}row")
+    ]
+    assert rows[0] == ["=h", "n", "share"]
+    assert [row[:2] for row in rows[1:]] == [[label, place] for place, label in enumerate(labels)]
+    assert [row[2] for row in rows[1:] if len(row) == 3] == pytest.approx([shares[0], *shares[3:]], rel=1e-15)
+    with refused(error=DataError, file=str(tmp_path / "long.xlsx")):
+        write_table(tmp_path / "long.xlsx", {"label": np.array(["x" * 32_768])})
+    assert not (tmp_path / "long.xlsx").exists()
+
+
 def test_table_takes_the_strings_of_a_domain(tmp_path):
     domain = Domain.of(["x", "y"])
     write_table(tmp_path / "t.csv", {"label": domain.labels(), "count": np.array([1, 2])})
@@ -112,7 +136,9 @@ def test_table_takes_the_strings_of_a_domain(tmp_path):
 @pytest.mark.parametrize(
     ("name", "columns", "argument"),
     [
-        ("t.xlsx", TABLE, None),
+        ("t.ods", TABLE, None),
+        ("t.xlsx.gz", TABLE, None),
+        ("t.tex", TABLE, None),  # the tables of answers alone
         ("t.parquet.gz", TABLE, None),
         ("t.csv", {"a": np.arange(2), "b": np.arange(3)}, "columns"),
         ("t.csv", {}, "columns"),

@@ -1,5 +1,6 @@
 """Reports that a notebook holds: what the command line says, and what people try first, works or says what to do."""
 
+import os
 from functools import partial
 from pathlib import Path
 from threading import Barrier
@@ -15,6 +16,7 @@ from outlets import check_outlets, check_refusal  # noqa: E402
 from refusals import refused  # noqa: E402
 
 import rrjax  # noqa: E402
+from rrjax import io  # noqa: E402
 from rrjax import reports as answers  # noqa: E402
 from rrjax.data.errors import ArgumentError, DataError  # noqa: E402
 from rrjax.mechanisms import DESIGNS, MECHANISMS  # noqa: E402
@@ -58,6 +60,107 @@ QUESTIONS = {
     "weights": lambda reports: reports.group({"warm": ["red"]}, weights="weight"),
     "regression": lambda reports: reports.regress(covariates=["weight", "region"], drop_missing=True),
 }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("question", "design", "change"),
+    [
+        *[("levels", design, change) for design in (False, True) for change in ("order", "counts", "frame")],
+        *[("weights", False, change) for change in ("order", "counts", "frame")],
+        ("regression", False, "order"),
+        ("regression", True, "frame"),
+    ],
+)
+def test_rows_are_those_that_were_counted(tmp_path, question, design, change):
+    """Shares of one state of the data and levels of another one would belong to nobody."""
+    columns = {"colour": ["red"] * 60 + ["tan"] * 40, "region": ["n", "s"] * 50, "weight": [1.0, 2, 3, 4] * 25}
+    frame, path = polars.DataFrame(columns).to_pandas(), tmp_path / "r.csv"
+    frame.to_csv(path, index=False)
+    made = {"mechanism": rrjax.mechanisms.ForcedResponse(0.8, [0.5, 0.5])} if design else {"epsilon": 1.0}
+    given = frame if change == "frame" else path
+    reports = rrjax.read(given, column="colour", domain=["red", "tan"], **made)
+    if change == "frame":
+        frame.loc[0, "colour"] = "tan"
+    elif change == "order":
+        frame.sample(frac=1, random_state=0).to_csv(path, index=False)
+    else:  # in a file of the same size, time and number
+        time = path.stat().st_mtime_ns
+        path.write_text(path.read_text().replace("red", "tan", 1))
+        os.utime(path, ns=(time, time))
+    with refused(error=DataError, file=reports.files.files()[0]):
+        QUESTIONS[question](reports)
+
+
+def test_answers_by_respondent_are_those_that_were_counted(tmp_path):
+    columns = {"answer": ["no", "yes"] * 60, "truth": ["0.2"] * 60 + ["0.8"] * 60, "age": [*range(60)] * 2}
+    frame, path = polars.DataFrame(columns), tmp_path / "r.csv"
+    frame.write_csv(path)
+    made = {"mechanism": "warner", "parameters": {"truth_probability": "@truth"}}
+    reports = rrjax.read(path, column="answer", domain=["no", "yes"], **made)
+    frame.reverse().write_csv(path)
+    with refused(error=DataError, file=str(path)):
+        reports.regress(covariates=["age"])
+
+
+@pytest.mark.long
+def test_coded_reports_are_those_that_were_counted(tmp_path, invoke):
+    text = "a,g\n" + "x,n\ny,s\nx,s\n" * 60
+    for place in range(2):
+        (tmp_path / f"{place}.csv").write_text(text)
+        line = (
+            "--column",
+            "a",
+            "--domain",
+            "x,y",
+            "--epsilon",
+            1,
+            "--mechanism",
+            "oue",
+            "--keep",
+            "g",
+            "--seed",
+            place,
+        )
+        invoke.done("randomize", f"{place}.csv", *line, "--out", f"{place}.parquet")
+    reports = rrjax.read("0.parquet")
+    assert reports.by("g").columns["num_reports"][0] == 180
+    (tmp_path / "1.parquet").replace(tmp_path / "0.parquet")
+    with refused(error=DataError, file="0.parquet"):
+        reports.by("g")
+
+
+def test_counts_have_no_rows_to_regress_on(table):
+    reports = rrjax.read(table.group_by("colour").len("n"), column="colour", domain=LABELS, epsilon=2.0, counts="n")
+    with refused("counts"):
+        reports.regress(covariates=["n"])
+
+
+def test_values_that_are_no_labels_are_named():
+    pandas = pytest.importorskip("pandas")
+    times = pandas.date_range("2020-01-01", periods=100, tz="Europe/Paris")
+    frame = pandas.DataFrame({"a": ["x", "y"] * 50, "band": pandas.cut(range(100), 4), "day": times[[0, 1] * 50]})
+    frame["month"] = frame["day"].dt.tz_localize(None).dt.to_period("M")
+    frame["stamp"] = frame["day"].astype("category")
+    frame["kind"] = pandas.Categorical(frame["month"])
+    for column in ("band", "stamp"):
+        with refused(error=DataError):  # no TypeError
+            rrjax.read(frame, column=column, epsilon=1.0)
+    with refused(error=DataError):
+        rrjax.read(frame, column="a", domain=list(frame["band"].cat.categories), epsilon=1.0)
+    reports = rrjax.read(frame, column="a", epsilon=1.0)
+    for column in ("band", "month", "kind"):
+        with refused(error=DataError, column=column) as told:
+            reports.by(column, group=["x"])
+        assert "randomize" not in str(told.value)  # which no file of bands comes from
+    assert {"2020-01-01 00:00:00", "2020-01-02 00:00:00"} < set(reports.by("day", group=["x"]).columns["of"])
+
+
+def test_estimates_that_agree_are_reported():
+    answer = rrjax.Reports.of_counts([500300, 499700], 2.0, ["no", "yes"]).shares()
+    assert answer.estimate.undetermined
+    assert '"closest"' in answer.advice
+    assert "unknown" not in answer.to_publish
 
 
 @pytest.mark.long
@@ -142,9 +245,38 @@ def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     page = shares._repr_html_()
     assert "&lt;b&gt;grey" in page
     assert "<b>grey" not in page
+    assert "\\x" not in page  # spaces before units are no control characters
     assert len(repr(shares).splitlines()) < 20
     many = rrjax.Reports.of_counts(np.arange(1, 5001), 2.0).shares()
     assert len(repr(many).splitlines()) < 30
+
+
+ODD = ["50%_#${}~^&", "[18,30)", "*", "a\\b\tc"]
+
+
+@pytest.mark.long
+def test_a_table_for_latex_is_that_of_the_terminal(tmp_path, invoke):
+    pytest.importorskip("tabulate", reason="tables of LaTeX need rrjax[tables]")
+    shares = rrjax.Reports.of_counts([600, 250, 150, 140], 2.0, ODD).shares()
+    shares.write(tmp_path / "s.tex", top=3)
+    lines = (tmp_path / "s.tex").read_text("utf-8").splitlines()
+    assert lines[0] == f"% {shares.title}"
+    shown = [line for line in lines if line and not line.startswith("%")]
+    assert shown[0] == r"\begin{tabular}{lrrrrrr}"
+    assert "interval" in shown[2]
+    rows = [line.removesuffix(r" \\").strip() for line in shown[4:-2]]
+    labels = [r"50\%\_\#\$\{\}\textasciitilde{}\^{}\&", "{}[18,30)", "{}*"]
+    for row, label, cells in zip(rows, labels, shares.cells(3).rows, strict=True):
+        numbers = [cell.replace("%", r"\%").replace("●", r"$\bullet$") for cell in cells[1:-1]]
+        assert [cell.strip() for cell in row.removeprefix(label).split(" & ")] == ["", *numbers]
+    assert lines[lines.index(r"\end{tabular}") + 1] == f"% {shares.cells(3).rest}"
+    assert shares.to_latex().count(r"a\textbackslash{}b") == 1
+    io.write_table(tmp_path / "c.csv", {"answer": np.array(ODD), "n": np.array([600, 250, 150, 140])})
+    line = ("estimate", tmp_path / "c.csv", "--counts", "n", "--epsilon", 2, "--top", 3, "--out", tmp_path / "c.tex")
+    invoke.done(*line)
+    assert [each for each in (tmp_path / "c.tex").read_text("utf-8").splitlines() if " & " in each] == [
+        line for line in lines if " & " in line
+    ]
 
 
 def test_reports_that_contradict_their_mechanism_say_so_and_advise_nothing():

@@ -227,7 +227,7 @@ def test_the_command_line_tells_ages_and_all_seconds(tmp_path, invoke, monkeypat
     )
     labels = "🦄" if files._font_with(frozenset("🦄")) is None else ""
     monkeypatch.setattr(files, "_warned", set())
-    command = ["study", "data", "ages.csv", "--epsilon", 2, "--seeds", 2, "--out", "out"]
+    command = ["study", "data", "ages.csv", "--epsilon", 2, "--num-seeds", 2, "--out", "out"]
     code, said, _ = invoke(*command, "--domain", "17:19")
     assert code == 0
     np.testing.assert_array_equal(drawn[0]["labels"]["ages"], [17, 18, 19])

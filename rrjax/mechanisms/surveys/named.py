@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from rrjax.data.errors import ArgumentError
+from rrjax.data.number_text import plain
 from rrjax.mechanisms import DESIGNS, TWO_SAMPLES, Design, TwoSamples
 from rrjax.mechanisms.table import IN_R, TABLE
 
@@ -105,7 +106,7 @@ def as_numbers(name: str, value: Any, several: bool) -> Any:
     numbers = []
     for part in parts:
         try:
-            numbers.append(float(Fraction(part.strip()) if isinstance(part, str) else part))
+            numbers.append(float(Fraction(plain(part.strip())) if isinstance(part, str) else part))
         except (TypeError, ValueError, ZeroDivisionError, OverflowError):
             numbers.append(math.nan)
     if not np.isfinite(numbers).all() or (len(numbers) > 1) is not several:

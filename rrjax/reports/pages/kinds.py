@@ -56,16 +56,19 @@ class ColumnAnswers:
         doubtful = isinstance(self.fit, Test) and self.fit.outcomes[0].p_value <= 0.01
         return self.tested if doubtful and not self.shares.reports.contradicted else []
 
-    def table(self, top: int) -> list[Markup]:
-        """The largest categories, and how to read their table."""
+    def limits(self, top: int) -> list[list[float]]:
+        """The estimates of the largest categories, and their limits."""
+        return limits_of(self.shares, top, self.shares.names[0], "lower", "upper")
+
+    def table(self, top: int, end: float = 0.0) -> list[Markup]:
+        """The largest categories, drawn up to `end` at least, and how to read their table."""
         answer = self.shares
         blocks = [answer.cells(top), *map(Caution, answer.cautions)]
         if answer.intervals.num_tests > 1:
             beforehand = "For a category that was chosen before looking at the reports"
             blocks.append(f"{beforehand}, `rrjax estimate` gives a shorter interval.")
-        limits = limits_of(answer, top, answer.names[0], "lower", "upper")
         caption = caption_of(answer.reports.num_categories, top)
-        return [*shown(blocks, caption, limits), explained(answer.words)]
+        return [*shown(blocks, caption, self.limits(top), end=end), explained(answer.words)]
 
     @property
     def believed(self) -> Markup:
@@ -116,7 +119,8 @@ def column_page(
         statements = reports.statements(**asked, level=level, top=most)
         drawn = all(each.functional.kind == "share" and each.about != "difference" for each in statements.estimates)
         limits = limits_of(statements, 0, "value", "lower", "upper") if drawn else []
-        blocks = shown([*statements.blocks(), *statements.notes], "Groups and means.", limits)
+        caption = f"Groups and means of {quoted(reports.counted.column)}."
+        blocks = shown([*statements.blocks(), *statements.notes], caption, limits)
         asked_for = [*blocks, explained(statements.words)]
     found, detectable = side_by_side([partial(answers_of, reports, level, ordered), partial(_detectable, reports)])
     shares, theta, metadata, users_spent = found.shares, found.shares.estimate.theta, reports.counted.metadata, []
@@ -185,13 +189,15 @@ def _made(shares: Shares) -> dict[str, object]:
 def columns_page(columns: SeparateColumns, level: float, top: int) -> Page:
     """The page about columns that were randomized apart: their shares, and how they go together."""
     points, of_columns, own, warnings = [], {}, {}, []
-    for each in columns.metadata:
-        found, name = answers_of(columns.column(each.column), level), form.printable(each.column)
+    answers = [answers_of(columns.column(each.column), level) for each in columns.metadata]
+    end = max(number for found in answers for row in found.limits(top) for number in row if number == number)
+    for each, found in zip(columns.metadata, answers, strict=True):
+        name = form.printable(each.column)
         shares = found.shares
         largest = in_words(shares.reports.labels, shares.estimate.theta, shares.limits, 1)
         points.append(html.joined("The largest share of ", label(name), ": ", largest, "."))
         believed = html.details("How far to believe it", found.believed)
-        of_columns[f"The column {quoted(name)}"] = [html.listing(shares.sentences), *found.table(top), believed]
+        of_columns[f"The column {quoted(name)}"] = [html.listing(shares.sentences), *found.table(top, end), believed]
         own[name] = f"{each.mechanism.name}, ε = {each.effective_epsilon:.12g} nats, {each.domain.describe()}"
         warnings += [f"{name}: {warning}" for warning in found.misfit]
     together = [html.paragraph("Each person answered one question, so how they go together is not in the reports.")]

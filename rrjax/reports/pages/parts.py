@@ -64,8 +64,9 @@ def shown(
     caption: str,
     limits: Sequence[Sequence[float]] = (),
     unit: Callable[[float], str] = form.percent,
+    end: float = 0.0,
 ) -> list[Markup]:
-    """The blocks of an answer as HTML."""
+    """The blocks of an answer as HTML; drawings of intervals end at their largest limit, or at a larger `end`."""
     found: list[Markup] = []
     texts: list[str] = []
     for block in blocks:
@@ -74,18 +75,20 @@ def shown(
             continue
         found += [html.listing(texts)] if texts else []
         found.append(
-            _table(block, caption, limits, unit) if isinstance(block, Cells) else html.heading(block.text, level=3)
+            _table(block, caption, limits, unit, end) if isinstance(block, Cells) else html.heading(block.text, level=3)
         )
         texts = []
     return found + ([html.listing(texts)] if texts else [])
 
 
-def _table(cells: Cells, caption: str, limits: Sequence[Sequence[float]], unit: Callable[[float], str]) -> Markup:
+def _table(
+    cells: Cells, caption: str, limits: Sequence[Sequence[float]], unit: Callable[[float], str], end: float
+) -> Markup:
     """A table of an answer, with drawn intervals in place of its bars."""
     headings: list[object] = [*cells.headings[:-2], "●"] if cells.bars else [*cells.headings]
     rows = [[*map(label, row[: cells.names]), *row[cells.names : len(headings)]] for row in cells.rows]
     if limits:
-        end = max([0.0, *(number for each in limits for number in each if number == number)])
+        end = max([end, *(number for each in limits for number in each if number == number)])
         headings.append(Markup(f'drawn<span class="ends"><span>0</span><span>{unit(end)}</span></span>'))
         for row, (value, lower, upper) in zip(rows, limits, strict=True):
             row.append("" if math.isnan(value) else html.strip(value, lower, upper, end))
@@ -121,7 +124,7 @@ def in_words(
         between = ""
         if limits is not None and not np.isnan(limits[0][at]):
             between = f" ({form.between(limits[0][at], limits[1][at])})"
-        named.append(f"<strong>{label(labels[at])}</strong> with about {html.markup(form.share(theta[at]) + between)}")
+        named.append(f"<strong>{label(labels[at])}</strong> with about {html.prose(form.share(theta[at]) + between)}")
     return Markup(", ".join(named))
 
 
