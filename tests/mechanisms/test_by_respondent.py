@@ -168,3 +168,12 @@ def test_an_impossible_answer_is_nan_under_tracing():
     rows = jax.jit(mechanism.log_rows)(jnp.array([0, 7, 2]))
     assert np.isnan(rows.scale).tolist() == [False, True, False]
     assert np.isnan(jax.jit(lambda reports: rrjax.mle(mechanism.mixture(reports)))(jnp.array([0, 7, 2]))).all()
+
+
+def test_unbiased_vectors_are_those_of_each_design():
+    which, answers = np.array([0, 1, 2, 1]), np.array([2, 0, 1, 1])
+    mixed = ByRespondent(DESIGNS, which)
+    expected = [DESIGNS[design].debias(answers)[place] for place, design in enumerate(which)]
+    np.testing.assert_allclose(mixed.debias(answers), np.stack(expected), rtol=1e-6)
+    traced = jax.jit(lambda given: ByRespondent(DESIGNS, which).debias(given))(answers.copy() + np.array([0, 0, 5, 0]))
+    assert np.isnan(traced).all(axis=1).tolist() == [False, False, True, False]
