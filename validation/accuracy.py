@@ -2,11 +2,11 @@
 
 The first grid is the paper's (Zipf with three exponents); the second has populations of other kinds, with two real ones
 where the data are there; the third has few categories, some of them real; in the fourth one or a few of very many
-categories hold all or half of the users. Every seed draws the users and their reports exactly. An error is that of the
-mean over the seeds, against the shares of the users who reported or the population they were drawn from, and is related
-to the best of InvN, MLE* and InvP in the setting, which nobody knows who holds one collection; a best below 2 % of the
-error of the inversion counts as that. The oracle is told the shares, but not who holds which: no estimate of one
-category from its own count alone does better.
+categories hold all or half of the users; the fifth has many users: noise is small beside differences of shares. Every
+seed draws the users and their reports exactly. An error is that of the mean over the seeds, against the shares of the
+users who reported or the population they were drawn from, and is related to the best of InvN, MLE* and InvP in the
+setting, which nobody knows who holds one collection; a best below 2 % of the error of the inversion counts as that. The
+oracle is told the shares, but not who holds which: no estimate of one category from its own count alone does better.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 import rrjax
 from rrjax import io
@@ -117,6 +118,25 @@ def few(folder: Path) -> dict[str, np.ndarray]:
     return {name: shares / shares.sum() for name, shares in found.items()}
 
 
+def quantiles(law: Callable[[np.ndarray], np.ndarray]) -> Callable[[int], np.ndarray]:
+    """Shares at even quantiles of a law."""
+
+    def make(size: int) -> np.ndarray:
+        shares = law((np.arange(size) + 0.5) / size)
+        return shares / shares.sum()
+
+    return make
+
+
+OF_MANY_USERS = {
+    "exponential": quantiles(lambda part: -np.log1p(-part)),
+    "log-normal 1": quantiles(lambda part: np.exp(special.ndtri(part))),
+    "log-normal 2": quantiles(lambda part: np.exp(2 * special.ndtri(part))),
+    "arithmetic": quantiles(lambda part: part),
+    "Dirichlet 2": dirichlet(2.0),
+    "Zipf 1 from the third": quantiles(lambda part: 1 / (part + 3 / len(part))),
+    "3 : 1 in turn": quantiles(lambda part: np.where(np.arange(len(part)) % 2, 3.0, 1.0)),
+}
 POPULATIONS = {
     "Dirichlet 0.1": dirichlet(0.1),
     "Dirichlet 1": dirichlet(1.0),
@@ -145,8 +165,11 @@ def grids(folder: Path, quick: bool) -> dict[str, list[tuple[str, np.ndarray, li
     settings = list(itertools.product((1000,) if quick else (1000, 100_000), epsilons))
     makers = {f"{number} hold all": holders(number) for number in (1, 3, 10, 40)} | {"one holds half": half}
     fourth = [(name, make(size), settings) for size in sizes for name, make in makers.items()]
+    sizes, users = ((50,), (1_000_000,)) if quick else ((30, 100, 400), (1_000_000, 100_000_000))
+    settings = list(itertools.product(users, (2.0, 4.0)))
+    fifth = [(name, make(size), settings) for size in sizes for name, make in OF_MANY_USERS.items()]
     found: Any = {"the paper's grid": first, "other populations": second}
-    return found | {"few categories": third, "few holders": fourth}
+    return found | {"few categories": third, "few holders": fourth, "many users": fifth}
 
 
 @jax.jit

@@ -1,7 +1,7 @@
 """The prior of empirical Bayes: the distribution of the shares of all categories, estimated from their counts.
 
-`Prior.of` a `Histogram` is the one entry: a base prior (`base_prior`) → the maximum likelihood prior, smoothed towards
-it (`npmle`) → that prior moved towards posterior means that sum to one.
+`Prior.of` a `Histogram` is the one entry: a base prior (`base_prior`) → maximum likelihood priors, smoothed towards it
+with several strengths (`npmle`) → those moved towards posterior means that sum to one → the one that predicts best.
 
 **The base prior** averages three groups of Gamma distributions by their likelihoods: one Gamma; empty categories and
 one Gamma; two Gammas of different means. The groups have equal weights, and all members the mean 1/K. Members and
@@ -14,6 +14,10 @@ point whose slacks end at b is the solution.
 **The sum of the shares.** Under a prior of mean 1/K the posterior means sum to 1 + E. The error of the prior has a part
 in E (the sum has a variance H from it), and so have the errors of the shares (variance V). The prior is moved, as far
 as the counts allow it, until the excess is E·V/(V + H).
+
+**The strength.** With many users and smooth shares a weak base prior leaves the prior so free that it follows noise;
+where few categories hold all, a strong one does not know how many. Each moved prior is scored by the leave-one-out
+log-likelihood of the counts, to first order. The strengths, and the preference for the weak, were chosen by simulation.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rrjax.estimators.histogram import Histogram, posteriors
 from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import take_at, with_sharding_of
-from rrjax.numerics.solvers import LARGEST_STEP, cholesky_factor, cholesky_solve, length_within, regularized
+from rrjax.numerics.solvers import LARGEST_STEP, cholesky_factor, cholesky_solve, half_solve, length_within, regularized
 
 NUM_KNOTS = 512
 """Number of knots of the table of each Gamma distribution."""
@@ -57,16 +61,23 @@ GAP_EPSILONS = 32
 """The gap that rounding may leave, in machine epsilons, nats per count."""
 MAX_ITERS = 40
 """Largest number of steps of the interior point; it needs some ten."""
-BASE_COUNTS = 20.0
-"""The weight of the base prior beside the counts of all categories."""
+MAX_MOVES = 6
+"""Largest number of steps of a prior towards the sum; one or two are enough if the base prior allows it."""
+STRENGTHS = (1e4, 80.0, 20.0)
+"""Weights that the base prior may have beside the counts of all categories."""
+WEAKEST = STRENGTHS[-1]
+MAX_CATEGORIES_OF_STRENGTHS = 2000
+"""The largest K with a choice of strengths: a hundred atoms have too few degrees of freedom to follow more counts."""
+NATS_PER_STRENGTH = 0.25
+"""What a score must gain for a base prior that is e times as strong: where scores tie, a weak one errs less."""
+LARGEST_LEVERAGE = 0.95
+"""Largest leverage of a count on the prior; beyond it the first order says too much."""
 LARGEST_FALL = 0.6
 """Largest part of the mass at no share that one step takes from the sum of the shares."""
 LARGEST_RISE = 0.3
 """Largest change of the sum of the shares by a step upwards, or by twice that mass."""
 MIXING_COUNTS = 0.5
 """Added to the base prior's counts for the uncertainty of the prior, evenly over the atoms."""
-NUM_TURNS = 2
-"""Number of priors: the first with mean 1/K, the others with posterior means that sum to the aim of the one before."""
 LEAST_VARIANCE = 0.05
 """Smallest variance of a share under all conditions, as a part of its variance under the prior alone."""
 
@@ -215,14 +226,17 @@ def npmle(
     constraint: Constraint,
     start: Mixing,
     max_iters: int = MAX_ITERS,
+    coarseness: float | Float[Array, ""] = 1.0,
 ) -> Mixing:
     """The weights, from the likelihoods of counts at atoms, the numbers of counts, b, and the t of each step.
+
+    `coarseness` multiplies the largest last step and the largest gap.
 
     Koenker and Mizera, "Convex Optimization, Shape Constraints, Compound Decisions, and Empirical Bayes Rules", JASA
     109, 2014: the mixture as a program for interior points.
     """
     num_counts = jnp.sum(weight)
-    largest_gap = LARGEST_GAP + GAP_EPSILONS * jnp.finfo(table.dtype).eps * num_counts
+    largest_gap = LARGEST_GAP * coarseness + GAP_EPSILONS * jnp.finfo(table.dtype).eps * num_counts
     w = weight / num_counts
 
     def body(state):
@@ -237,14 +251,14 @@ def npmle(
         y = new / g - 1
         tilt = state.tilt + dual * (tilt - state.tilt)
         found = Mixing(new, slack, tilt, state.done, state.num_iters + 1)
-        near = num_counts * matmul(y, matmul(matrix, y)) < LAST_STEP
+        near = num_counts * matmul(y, matmul(matrix, y)) < LAST_STEP * coarseness
         gap = num_counts * gap_of(table, w, smoothing, t, found)
         found = found._replace(done=near & (gap < largest_gap))
         usable = jnp.all(jnp.isfinite(new)) & jnp.all(new > 0) & jnp.all(slack > 0)
         last = state._replace(done=jnp.asarray(True), num_iters=found.num_iters)  # rounding allows no more
         return jax.tree.map(lambda one, other: jnp.where(usable, one, other), found, last)
 
-    start = start._replace(done=jnp.asarray(False))
+    start = start._replace(done=jnp.asarray(False), num_iters=jnp.int32(0))
     return lax.while_loop(
         lambda state: ~state.done & (state.num_iters < max_iters), body, with_sharding_of(start, (table, w, smoothing))
     )
@@ -302,69 +316,112 @@ class Prior(NamedTuple):
     base: Float[Array, " M"]  # the weights of the base prior
     weights: Float[Array, " M"]  # those of the maximum likelihood prior, moved towards the sum of the shares
     variances: Float[Array, " B"]  # of the shares under it, its own error and their sum included
-    gap: Float[Array, ""]  # nats: the distance of the prior of mean 1/K from the largest smoothed log-likelihood
+    gap: Float[Array, ""]  # nats: of the weakest strength and mean 1/K, the distance from the largest log-likelihood
     gain: Float[Array, ""]  # nats: its log-likelihood less that of equal shares
+    strength: Float[Array, ""]  # the weight of the base prior beside the counts
 
     @classmethod
     def of(cls, histogram: Histogram) -> Prior:
-        """The base prior, the smoothed maximum likelihood prior of mean 1/K, and that moved towards the sum."""
+        """The base prior, and of the maximum likelihood priors that are moved towards the sum the best."""
         table, weight, size = histogram.table, histogram.weight, histogram.cell.shape[0]
         noise, atoms = histogram.noise.typical, histogram.atoms
         borders = noise.share_of_x((atoms.x[1:] + atoms.x[:-1]) / 2)
         base = base_prior(table, weight, jnp.log(borders), size)
         departure = atoms.share * size - 1
-        first, fit = _fitted(histogram, BASE_COUNTS / jnp.sum(weight) * base, departure)
-        gap = jnp.maximum(size * gap_of(table, weight / size, BASE_COUNTS / size * base, departure, first), 0)
+        strengths = STRENGTHS if size <= MAX_CATEGORIES_OF_STRENGTHS else (WEAKEST,)
+        fits = _by_strength(histogram, base, departure, strengths)
+        weakest = jax.tree.map(lambda leaf: leaf[-1], fits)
+        gap = jnp.maximum(size * gap_of(table, weight / size, WEAKEST / size * base, departure, weakest), 0)
         at_equal = jnp.arange(departure.shape[0]) == jnp.argmin(jnp.abs(departure))
         log_of_equal = jnp.sum(jnp.where(at_equal, histogram.log_likelihood, 0), axis=1)
-        gain = matmul(weight, jnp.log(matmul(table, first.weights)) - log_of_equal)
-        return cls(base, fit.prior.weights, fit.variances, gap, gain)
+        gain = matmul(weight, jnp.log(matmul(table, weakest.weights)) - log_of_equal)
+        moved, scores = _moved(histogram, base, strengths, fits, weakest)
+        scores = scores - NATS_PER_STRENGTH * np.log(strengths).astype(base.dtype)
+        chosen = jnp.argmax(jnp.where(jnp.isfinite(scores), scores, -jnp.inf)) if len(strengths) > 1 else jnp.int32(0)
+        strength, weights = take_at(jnp.asarray(strengths, base.dtype), chosen), take_at(moved, chosen)
+        _, _, variances = _consequences(histogram, strength / size * base, weights)
+        return cls(base, weights, variances, gap, gain, strength)
 
 
-class _Fit(NamedTuple):
-    """A prior, and what follows from it."""
-
-    prior: Mixing
-    excess: Float[Array, ""]  # the sum of the posterior means, less one
-    aim: Float[Array, ""]  # the part of the excess that is due to the errors of the shares
-    variances: Float[Array, " B"]
-
-
-def _fitted(histogram: Histogram, smoothing, departure) -> tuple[Mixing, _Fit]:
-    """The prior of mean 1/K, and the one moved towards the sum; `departure` is K·θ − 1 for each atom."""
+def _by_strength(histogram: Histogram, base, departure, strengths) -> Mixing:
+    """The priors of mean 1/K for all strengths, `[A, M]`; `departure` is K·θ − 1 for each atom."""
     table, weight = histogram.table, histogram.weight
 
-    def turn(last, first):
+    def fitted(last, strength):
+        smoothing = strength / jnp.sum(weight) * base
+        # In nats, steps and gap grow with the strength: of the same relative precision of the weights.
+        prior = npmle(table, weight, smoothing, lambda *_: departure, last, coarseness=strength / WEAKEST)
+        return prior, prior
+
+    # From the strongest, which is near the base prior, to the weakest: two to four steps each.
+    begin = start_of(departure)
+    if len(strengths) > 1:
+        begin = begin._replace(weights=base, slack=strengths[0] / jnp.sum(weight) * base)
+    strengths = jnp.asarray(strengths, base.dtype)
+    return lax.scan(fitted, with_sharding_of(begin, (table, weight, base)), with_sharding_of(strengths, table))[1]
+
+
+def _moved(histogram: Histogram, base, strengths, fits: Mixing, weakest: Mixing):
+    """The priors `[A, M]` moved towards the sum, and how well each predicts counts that it did not see, `[A]`.
+
+    A score is the log-likelihood of each count under the prior of all others, to first order: that under the prior of
+    all, less the leverage of the count on it. Scores have a common origin.
+    """
+    table, weight = histogram.table, histogram.weight
+    size = jnp.sum(weight)
+    # The weakest base prior tells how uncertain a prior is: a strong one is estimated, too.
+    _, part, _ = _consequences(histogram, WEAKEST / size * base, weakest.weights)
+
+    def excess_of(g):
+        return matmul(weight, histogram.means(posteriors(table, g))) - 1
+
+    def moved(_, given):
+        first, strength = given
+        smoothing, excess = strength / size * base, excess_of(first.weights)
+        aim = excess * part
+
         def constraint(g, known):
-            """As `departure`, but the excess is to reach the aim, to first order in the weights."""
+            """The excess less the aim, to first order in the weights."""
             mean = histogram.means(known)
             slope = matmul(weight, known * (histogram.value - mean[:, None])) / g
-            lack, most = matmul(weight, mean) - 1 - last.aim, -slope[0]
+            lack, most = matmul(weight, mean) - 1 - aim, -slope[0]
             fall, rise = LARGEST_FALL * jnp.maximum(most, 0), jnp.maximum(LARGEST_RISE, 2 * most)
-            return jnp.where(first, departure, slope + jnp.clip(lack, -rise, fall))
+            return slope + jnp.clip(lack, -rise, fall)
 
-        prior = npmle(table, weight, smoothing, constraint, last.prior._replace(num_iters=jnp.int32(0)))
-        new = _consequences(histogram, smoothing, prior)
-        better = first | (jnp.abs(new.excess - last.aim) < jnp.abs(last.excess - last.aim))
-        return jax.tree.map(lambda new, old: jnp.where(better, new, old), new, last), prior
+        new = npmle(table, weight, smoothing, constraint, first, MAX_MOVES, strength / WEAKEST)
+        g = jnp.where(jnp.abs(excess_of(new.weights) - aim) < jnp.abs(excess - aim), new.weights, first.weights)
+        leverage = jnp.clip(leverages(posteriors(table, g), weight, smoothing, g), 0, LARGEST_LEVERAGE)
+        # A strong base prior that resists is none for these counts.
+        return None, (g, jnp.log(matmul(table, g)) - leverage, new.done | (strength == WEAKEST))
 
-    zero = jnp.zeros_like(weight[0])
-    begin = with_sharding_of(_Fit(start_of(departure), zero, zero, jnp.zeros_like(weight)), (table, weight, smoothing))
-    fit, priors = lax.scan(turn, begin, with_sharding_of(jnp.arange(NUM_TURNS) == 0, table))
-    return jax.tree.map(lambda leaf: leaf[0], priors), fit
+    strengths = with_sharding_of(jnp.asarray(strengths, base.dtype), table)
+    _, (weights, left_out, usable) = lax.scan(moved, None, (fits, strengths))
+    return weights, jnp.where(usable, matmul(left_out - left_out[-1], weight), -jnp.inf)
 
 
-def _consequences(histogram, smoothing, prior):
+def leverages(known: Float[Array, "B M"], weight: Float[Array, " B"], smoothing, g) -> Float[Array, " B"]:
+    """The derivative of the log-likelihood of each count in its own weight, which moves the prior towards it."""
+    half = half_solve(_curvature_factor(known, weight, smoothing), jnp.concatenate([g[:, None], known.T], axis=1))
+    along, half = half[:, 0], half[:, 1:]  # the weights sum to one
+    return jnp.sum(half**2, axis=0) - matmul(along, half) ** 2 / matmul(along, along)
+
+
+def _curvature_factor(known, weight, smoothing):
+    """The Cholesky factor of the information of the weights' logarithms, by the counts and the base prior."""
+    prior = jnp.sum(weight) * smoothing + MIXING_COUNTS / smoothing.shape[0]
+    return cholesky_factor(regularized(information(known, weight), prior))
+
+
+def _consequences(histogram, smoothing, g):
     """What follows from a prior: its weights have the covariance of their posterior, by their information.
 
     The variances are those of the shares, given the prior, and of their means by the prior, given the sum of all.
     """
-    weight, g = histogram.weight, prior.weights
+    weight = histogram.weight
     known = posteriors(histogram.table, g)
     mean, variance = histogram.moments(known)
     away = known * (histogram.value - mean[:, None])  # the derivative of the means in the logarithms of the weights
-    curvature = information(known, weight)
-    factor = cholesky_factor(regularized(curvature, jnp.sum(weight) * smoothing + MIXING_COUNTS / g.shape[0]))
+    factor = _curvature_factor(known, weight, smoothing)
     pull = matmul(weight, away)
     solution = cholesky_solve(factor, jnp.concatenate([pull[:, None], g[:, None], away.T], axis=1))
     # The weights sum to one.
@@ -376,5 +433,4 @@ def _consequences(histogram, smoothing, prior):
     total = jnp.where(total > 0, total, 1)
     everything = variance + jnp.sum(away.T * moves, axis=0) - with_sum * (with_sum / total)
     excess = matmul(weight, mean) - 1
-    aim = excess * (of_shares / total)
-    return _Fit(prior, excess, aim, jnp.maximum(everything, LEAST_VARIANCE * variance))
+    return excess, of_shares / total, jnp.maximum(everything, LEAST_VARIANCE * variance)

@@ -22,6 +22,7 @@ from rrjax.estimators.maximum_likelihood import mle as maximum_likelihood
 from rrjax.inference.marginal_tests import ROUNDING_OF_SUM, fit_of_tally
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.mechanisms.mechanism import Mechanism
+from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.special import deviance, log1p_minus
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
@@ -298,6 +299,7 @@ def _expected(theta, epsilon, number):
     return jnp.maximum(law, jnp.finfo(theta.dtype).tiny) * number.astype(theta.dtype)
 
 
+@exportable
 class DesignFit(NamedTuple):
     """The test whether designs tell of one distribution; `statistic` and `p_value` are NaN for unusable counts.
 

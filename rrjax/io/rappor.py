@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 PARAMETERS = ("k", "h", "m", "p", "q", "f")
 
 
-class RapporCounts(NamedTuple):
+@dataclass(frozen=True)
+class RapporCounts:
     """What three files of RAPPOR say.
 
     Attributes:

@@ -173,6 +173,12 @@ def cholesky_factor(matrix: Float[Array, "M M"]) -> Float[Array, "M M"]:
 
 
 @one_by_one
+def half_solve(factor: Float[Array, "M M"], right: Float[Array, "M N"]) -> Float[Array, "M N"]:
+    """L⁻¹·right for a Cholesky factor L: the squares of its columns sum to the quadratic forms of the inverse."""
+    return lax.linalg.triangular_solve(factor, right, left_side=True, lower=True)
+
+
+@one_by_one
 def cholesky_solve(factor: Float[Array, "M M"], right: Float[Array, "M N"]) -> Float[Array, "M N"]:
     """The solution of the linear system with this Cholesky factor."""
     half = lax.linalg.triangular_solve(factor, right, left_side=True, lower=True)

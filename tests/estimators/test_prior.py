@@ -7,7 +7,25 @@ import pytest
 from cases import FLOAT, X64
 from scipy import special, stats
 
-from rrjax.estimators.prior import LEAST_MASS, SHAPES, base_prior, gap_of, masses, members_of, npmle, start_of
+import rrjax
+from rrjax.data.tally import support_data
+from rrjax.estimators.histogram import Histogram, posteriors
+from rrjax.estimators.prior import (
+    LEAST_MASS,
+    MAX_CATEGORIES_OF_STRENGTHS,
+    MIXING_COUNTS,
+    SHAPES,
+    STRENGTHS,
+    WEAKEST,
+    Prior,
+    base_prior,
+    gap_of,
+    leverages,
+    masses,
+    members_of,
+    npmle,
+    start_of,
+)
 
 
 @pytest.mark.long
@@ -173,3 +191,54 @@ def test_batches_are_loops():
         alone, gap = solved(*map(jnp.asarray, each))
         np.testing.assert_allclose(weights[number], alone, atol=2e-5)
         assert float(gaps[number]) == pytest.approx(float(gap), abs=0.02)
+
+
+@pytest.mark.long
+def test_a_leverage_is_what_a_count_does_to_its_own_likelihood():
+    """Against plain EM in float64, with a little more and a little less weight of one count."""
+    likelihoods, weight, t = problem(0, 60, 25, 0.9)
+    table, weight = np.exp(likelihoods.astype(float)), weight.astype(float)
+    counts = np.full(len(t), (SMOOTHING + MIXING_COUNTS) / len(t))
+
+    def climbed(weight):
+        g = np.full(len(t), 1 / len(t))
+        for _ in range(20_000):
+            g = g * (table.T @ (weight / (table @ g))) + counts
+            g /= g.sum()
+        return g
+
+    g = climbed(weight)
+    known = posteriors(jnp.asarray(table, FLOAT), jnp.asarray(g, FLOAT))
+    smoothing = smoothing_of(weight, t)
+    found = np.asarray(leverages(known, jnp.asarray(weight, FLOAT), jnp.asarray(smoothing), jnp.asarray(g, FLOAT)))
+    assert found.min() > 0
+    assert found.max() < 1
+    for place in (0, len(weight) // 2, len(weight) - 1):
+        more, less = (np.where(np.arange(len(weight)) == place, weight + step, weight) for step in (0.01, -0.01))
+        ends = [np.log(table[place] @ climbed(each)) for each in (more, less)]
+        assert found[place] == pytest.approx((ends[0] - ends[1]) / 0.02, rel=0.01)
+
+
+@pytest.mark.long  # a program that compiles for seconds
+def test_many_categories_have_one_strength():
+    size = MAX_CATEGORIES_OF_STRENGTHS + 1
+    smooth = -np.log1p(-(np.arange(size) + 0.5) / size)
+    assert strength_of(smooth / smooth.sum(), 100_000_000, 6.0) == WEAKEST
+
+
+def strength_of(shares, number, epsilon, seed=0, dtype=FLOAT):
+    counts = rrjax.simulate.counts(jax.random.key(seed), jnp.asarray(shares, FLOAT), number, epsilon)
+    data = support_data(counts, jnp.asarray(epsilon, FLOAT))
+    data = jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf.astype(dtype), data)
+    with jax.numpy_dtype_promotion("standard"):
+        return float(jax.jit(lambda data: Prior.of(Histogram.of(data, "users")).strength)(data))
+
+
+@pytest.mark.long  # two programs that compile for seconds
+@pytest.mark.parametrize("dtype", [jnp.float32] + [jnp.float64] * X64)
+def test_smooth_shares_of_many_users_get_a_strong_base_prior_and_levels_a_weak_one(dtype):
+    smooth = -np.log1p(-(np.arange(200) + 0.5) / 200)
+    levels = np.where(np.arange(200) < 20, 10.0, 1.0)
+    for seed in range(3):
+        assert strength_of(smooth / smooth.sum(), 10_000_000, 4.0, seed, dtype) == STRENGTHS[0]
+        assert strength_of(levels / levels.sum(), 1_000_000, 2.0, seed, dtype) == WEAKEST

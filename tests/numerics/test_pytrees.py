@@ -63,7 +63,8 @@ def registered_classes():
         for field in dataclasses.fields(cls):
             if not isinstance(getattr(cls, field.name, None), property):  # a subclass may derive what its base stores
                 object.__setattr__(instance, field.name, 1.0)
-    return {cls: tree for cls, tree in empty.items() if not jax.tree_util.all_leaves([tree])}
+    # Direct questioning has no parameters, and so no leaves.
+    return {cls: tree for cls, tree in empty.items() if not jax.tree_util.all_leaves([tree]) and jax.tree.leaves(tree)}
 
 
 CLASSES = registered_classes()
