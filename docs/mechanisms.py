@@ -200,6 +200,7 @@ def _others() -> list[str]:
         mechanisms.Triangular(0.25),
         mechanisms.Kuk(0.8, 0.2),
         mechanisms.Mangat(0.7),
+        mechanisms.Coin(2, 0.5),
         mechanisms.Direct(2),
         mechanisms.ByRespondent([mechanisms.Crosswise(0.25), mechanisms.Crosswise(0.75)]),
         mechanisms.NegativeQuestion(4, 0.1),

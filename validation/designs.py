@@ -44,6 +44,7 @@ LAWS = [
     Case(mechanisms.Warner(0.75), [[0.75, 0.25], [0.25, 0.75]]),
     Case(mechanisms.ForcedResponse(2 / 3, np.array([1 / 2, 1 / 2])), [[5 / 6, 1 / 6], [1 / 6, 5 / 6]]),
     Case(mechanisms.UnrelatedQuestion(0.7, np.array([0.25, 0.75])), [[0.775, 0.225], [0.075, 0.925]]),
+    Case(mechanisms.Coin(2, 0.4), [[0.8, 0.2], [0.2, 0.8]]),
     Case(mechanisms.NegativeQuestion(2, 0.2), [[0.2, 0.8], [0.8, 0.2]]),
     Case(mechanisms.Crosswise(0.2), [[0.2, 0.8], [0.8, 0.2]]),
     Case(mechanisms.Triangular(0.25), [[1.0, 0.0], [0.25, 0.75]]),

@@ -7,12 +7,15 @@ from rrjax.inference.association import Association as Association
 from rrjax.inference.association import Limits, association, cramers_v, mutual_information, odds_ratios
 from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
 from rrjax.inference.chow_liu import TreeFit as TreeFit
+from rrjax.inference.classes import ClassEstimates, class_cdf, class_means, class_quantiles
 from rrjax.inference.combined import WeightedCounts as WeightedCounts
 from rrjax.inference.combined import difference, stratified, weighted_counts, weighted_functional, weighted_shares
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
 from rrjax.inference.distribution_tests import DesignFit as DesignFit
 from rrjax.inference.distribution_tests import design_fit_test, goodness_of_fit_test, likelihood_ratio_test
+from rrjax.inference.fakes import Fakes as Fakes
+from rrjax.inference.fakes import fakes_to_overturn
 from rrjax.inference.functionals import Estimate, group_share, linear_functional
 from rrjax.inference.intervals import Intervals, discoveries, intervals, p_values
 from rrjax.inference.marginal_tests import CategoryTest
@@ -50,6 +53,9 @@ __all__ = [
     "association",
     "cdf_band",
     "chow_liu_tree",
+    "class_cdf",
+    "class_means",
+    "class_quantiles",
     "compare_mechanisms",
     "compare_splits",
     "compliance",
@@ -64,6 +70,7 @@ __all__ = [
     "equality_test",
     "expected_rmse",
     "expected_width",
+    "fakes_to_overturn",
     "goodness_of_fit_test",
     "group_share",
     "independence_test",
@@ -97,6 +104,7 @@ __all__ = [
 __all__ += [
     "CategoryTest",
     "ChowLiuTree",
+    "ClassEstimates",
     "ContradictionTest",
     "Estimate",
     "Excess",

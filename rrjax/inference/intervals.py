@@ -6,6 +6,7 @@ host, it is computed once for each distinct count: a million categories have som
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -20,12 +21,24 @@ from jax.scipy.special import ndtri
 from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rrjax.data.arguments import Estimand, as_counts, as_counts_and_epsilon, as_probability, check_estimand, complement
+from rrjax.data.arguments import (
+    Estimand,
+    as_counts,
+    as_counts_and_epsilon,
+    as_probability,
+    as_scalar,
+    check_estimand,
+    complement,
+    float_dtype,
+)
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import SupportData, Tally, as_tally, num_tests, support_data
+from rrjax.inference.any_time import any_time_limits
 from rrjax.inference.contradiction import log_above, log_below
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
+from rrjax.mechanisms import RandomizedResponse
 from rrjax.mechanisms.mechanism import Dependence
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
@@ -35,6 +48,7 @@ from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]
+Looks: TypeAlias = Literal["any"]
 
 _REFUSED = {
     "bootstrap": "estimates on the simplex pile up at its boundary, and so do those of resampled reports: percentile "
@@ -66,6 +80,9 @@ def intervals(
     method: Method = "clopper-pearson",
     simultaneous: Simultaneous | None = None,
     estimand: Estimand = "distribution",
+    fakes: int = 0,
+    looks: Looks | None = None,
+    tuned_to: ArrayLike = 10_000,
 ) -> Intervals:
     r"""Confidence intervals for every θ_i, valid at the boundary, unlike intervals from asymptotic theory.
 
@@ -86,6 +103,15 @@ def intervals(
     adds. The intervals for the distribution cover the users' own shares too, because such a sum is less spread than the
     binomial variable of the same mean.
 
+    With `fakes` = m, any m of the N reports may say anything, such as those of a bot, and θ is that of the other
+    N − m users. Without the fakes a support count is between c − m and c. So the lower limit is that of c − m in N − m
+    reports, the upper one that of c in N − m, and both hold whatever the fakes say. No fake is detected.
+
+    With `looks` = "any" the limits hold at all numbers of users at once, so that a growing collection may be read every
+    day, and stopped by what is seen: the probability that the interval of a category ever misses its θ_i is at most
+    1 − level. An interval for one number of users, read daily for 90 days, misses at some look in about a third of all
+    collections. The price is the width, about 1.6 times at the number of users `tuned_to`.
+
     Bootstrap and normal intervals are refused. The estimate of `mle_star` may lie outside its own exact interval: it is
     biased if K is large, the interval is not.
 
@@ -99,6 +125,11 @@ def intervals(
             the level; it is slightly shorter, and holds for normal variables, so only for large counts. Of two
             categories, of which each report supports exactly one, the intervals hold together anyway: both are as None.
         estimand: As above; "users" requires "clopper-pearson".
+        fakes: m, an integer from 0 to below N. Static.
+        looks: None, for one number of users that was fixed beforehand, or "any", which requires "clopper-pearson", the
+            distribution, and no fakes.
+        tuned_to: Scalar ≥ 1, with looks "any": the number of users for which the limits are narrow. It must be fixed
+            beforehand: if it follows the counts, the limits hold no longer.
 
     Returns:
         `Intervals`, each `[K]`. Limits are accurate to 1e-5 of their distance from the estimate, or to the rounding of
@@ -113,7 +144,8 @@ def intervals(
         unusable counts or ε, or (under tracing) a level outside (0, 1).
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused.
+        ValueError: A wrong shape or dtype, K < 2, a level outside (0, 1), a method that is unknown or refused, or
+            fakes that are not from 0 to below N, or options that do not go together.
 
     Warns:
         UserWarning: For "profile".
@@ -127,11 +159,18 @@ def intervals(
         >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]))
         >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
         ['0.158 to 0.244', '0.756 to 0.842']
+        >>> lower, upper = rrjax.inference.intervals(design.tally_of_counts([300, 700]), fakes=20)
+        >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
+        ['0.136 to 0.254', '0.746 to 0.864']
+        >>> lower, upper = rrjax.inference.intervals([5_200, 2_900, 1_000, 900], epsilon=2.0, looks="any")
+        >>> [f"{a:.3f} to {b:.3f}" for a, b in zip(lower.tolist(), upper.tolist())]
+        ['0.664 to 0.714', '0.293 to 0.338', '0.000 to 0.021', '0.000 to 0.004']
 
     References:
         Clopper and Pearson, "The use of confidence or fiducial limits", 1934; Wilson, "Probable inference, the law of
         succession, and statistical inference", 1927; Hoeffding, "On the distribution of the number of successes in
-        independent trials", 1956, on a fixed population.
+        independent trials", 1956, on a fixed population; Ville, "Étude critique de la notion de collectif", 1939, for
+        any number of looks (`rrjax.inference.any_time`).
     """
     if method in _REFUSED:
         raise ArgumentError.about("method", f"{method!r} is refused: {_REFUSED[method]}; use 'clopper-pearson'")
@@ -153,29 +192,52 @@ def intervals(
     miss = complement(level)
     data = support_data(counts, epsilon)
     tail = log_tail(miss, simultaneous, num_tests(data))
+    if looks is not None:
+        if looks not in get_args(Looks):
+            raise ArgumentError.about("looks", f"must be None or 'any', got {looks!r}")
+        if method != "clopper-pearson" or estimand != "distribution" or fakes:
+            problem = "'any' is for 'clopper-pearson', the distribution and no fakes; leave the other options out"
+            raise ArgumentError.about("looks", problem)
+        tuned = as_scalar(tuned_to, float_dtype(), "tuned_to")
+        if not isinstance(tuned, Tracer) and not 1 <= float(tuned) < math.inf:
+            raise ArgumentError.about("tuned_to", f"must be a number of users, at least 1, got {float(tuned):g}")
+        support = whole_support(counts, epsilon)
+        return once_per_count(lambda data, _: _at_any_time(data, miss, tail, tuned), support, data, tail, tuned)
     alone = log_tail(miss, "bonferroni", num_tests(data))
     if method == "profile":
-        return _cut(data, miss, alone, *profile_limits(*as_counts_and_epsilon(counts, epsilon), tail))
-    users = whole_counts(counts, epsilon) if estimand == "users" else None
+        if as_integer(fakes, "fakes", 0):
+            raise ArgumentError.about("fakes", "are for 'clopper-pearson' and 'wilson', not for 'profile'")
+        return _cut(data, data, miss, alone, *profile_limits(*as_counts_and_epsilon(counts, epsilon), tail))
+    sides = without_fakes(counts, epsilon, fakes) if as_integer(fakes, "fakes", 0) else ((counts, epsilon),)
+    given = [(support_data(*each), whole_counts(*each) if estimand == "users" else None) for each in sides]
     support = whole_support(counts, epsilon)
-    return once_per_count(
-        lambda given, _: _limits(*given, miss, tail, alone, method, estimand), support, (data, users), tail
-    )
+    return once_per_count(lambda given, _: _limits(given, miss, tail, alone, method), support, given, tail)
 
 
-@partial(program, static_argnums=(5, 6))
-def _limits(data, users, miss, tail, alone, method, estimand):
-    if method == "wilson":
-        lower, upper = (data.rates.share(p) for p in _wilson(data.support, data.others, tail))
-    else:
-        lower, upper = exact_limits(data, users, tail)
-    return _cut(data, miss, alone, lower, upper)
+@partial(program, static_argnums=(4,))
+def _limits(given, miss, tail, alone, method):
+    """The lower limits of the first data, and the upper ones of the last."""
+
+    def both(data, users):
+        if method == "wilson":
+            return tuple(data.rates.share(p) for p in _wilson(data.support, data.others, tail))
+        return exact_limits(data, users, tail)
+
+    limits = [both(*each) for each in given]
+    return _cut(given[0][0], given[-1][0], miss, alone, limits[0][0], limits[-1][1])
 
 
-def _cut(data, miss, alone, lower, upper):
+@program
+def _at_any_time(data, miss, tail, tuned_to):
+    limits = any_time_limits(data, tail, tuned_to)
+    some = data.usable & (miss > 0) & (miss < 1) & (tuned_to >= 1)
+    return Intervals(*(jnp.where(some, jnp.clip(limit, 0, 1), jnp.nan) for limit in limits))
+
+
+def _cut(least, most, miss, alone, lower, upper):
     """Limits cut to [0, 1], or NaN where the exact tail of any share is less than `alone`."""
-    possible = (log_below(data, 0) >= alone) & (log_above(data, 1) >= alone)
-    some = data.usable & (miss > 0) & (miss < 1) & possible
+    possible = (log_below(most, 0) >= alone) & (log_above(least, 1) >= alone)
+    some = least.usable & most.usable & (miss > 0) & (miss < 1) & possible
     return Intervals(*(jnp.where(some, jnp.clip(limit, 0, 1), jnp.nan) for limit in (lower, upper)))
 
 
@@ -211,6 +273,22 @@ def exact_limits(
         return _of_users(data, *users, log_tail)
     low, high = _clopper_pearson(data.support, data.others, log_tail)
     return data.rates.share(low), data.rates.share(high)
+
+
+def without_fakes(
+    counts: ArrayLike | Tally, epsilon: ArrayLike | None, fakes: int
+) -> tuple[tuple[Tally, None], tuple[Tally, None]]:
+    """The tallies with the least and the most support that the other reports may have, if so many are fakes."""
+    if isinstance(counts, Tally):
+        tally = as_tally(counts, epsilon, whole=True)
+    else:
+        counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
+        tally = RandomizedResponse(len(counts), epsilon).tally_of_counts(counts)
+    support, honest = tally.support, tally.num_users - fakes
+    if not isinstance(honest, Tracer) and int(tally.num_users) > 0 and int(honest) < 1:
+        raise ArgumentError.about("fakes", f"must be below the number of reports, {tally.num_users:,}; got {fakes:,}")
+    least, most = jnp.maximum(support - fakes, jnp.minimum(support, 0)), jnp.minimum(support, honest)
+    return (Tally(least, honest, rates=tally.rates), None), (Tally(most, honest, rates=tally.rates), None)
 
 
 @jax.jit

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rrjax.mechanisms.surveys.by_respondent import ByRespondent
     from rrjax.mechanisms.surveys.design import Design
     from rrjax.mechanisms.surveys.one_sample import (
+        Coin,
         Crosswise,
         Direct,
         ForcedResponse,
@@ -65,6 +66,7 @@ __all__ = [
     "ByRespondent",
     "Channel",
     "CheatingDetection",
+    "Coin",
     "Compliance",
     "Crosswise",
     "Design",

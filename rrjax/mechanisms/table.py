@@ -60,6 +60,7 @@ TABLE: dict[str, Entry] = {
     "triangular": Entry("surveys.one_sample", "Triangular", "labels", (), ("innocuous",)),
     "kuk": Entry("surveys.one_sample", "Kuk", "labels", (), ("have", "lack")),
     "mangat": Entry("surveys.one_sample", "Mangat", "labels", (), ("truth",)),
+    "coin": Entry("surveys.one_sample", "Coin", "labels", (), ("rate",)),
     "direct": Entry("surveys.one_sample", "Direct", "labels", (), ()),
     "cheating-detection": Entry(
         "surveys.two_samples", "CheatingDetection", None, (), ("forced",), 2, vectors=("forced",)

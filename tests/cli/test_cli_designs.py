@@ -27,6 +27,7 @@ EXAMPLES = {
     "triangular": ["innocuous=1/4"],
     "kuk": ["have=0.8", "lack=0.2"],
     "mangat": ["truth=0.7"],
+    "coin": ["rate=0.4"],
     "direct": [],
 }
 
@@ -87,7 +88,7 @@ def test_every_design_has_the_estimates_of_its_class(answers, name):
     out = answers.done("compare", *line)
     made = {key: [eval(part) for part in value.split(",")] for key, value in values.items()}
     made = {key: value if len(value) > 1 else value[0] for key, value in made.items()}
-    design = DESIGNS[name](**({"num_categories": 2} if name in ("negative-question", "direct") else {}), **made)
+    design = DESIGNS[name](**({"num_categories": 2} if name in ("negative-question", "coin", "direct") else {}), **made)
     found, counts = shares(out), np.array([831, 1604])
     for estimator, expected in (
         ("mle", rrjax.mle(design.mixture_of_counts(counts))),

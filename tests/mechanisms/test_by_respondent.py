@@ -209,3 +209,12 @@ def test_a_respondent_of_no_design_gives_no_answer_under_tracing():
         return ByRespondent(DESIGNS, which).randomize(jax.random.key(0), jnp.array([0, 1, 2]))
 
     assert drawn(jnp.array([0, 3, -1])).tolist() == [0, -1, -1]
+
+
+def test_unbiased_vectors_are_those_of_each_design():
+    which, answers = np.array([0, 1, 2, 1]), np.array([2, 0, 1, 1])
+    mixed = ByRespondent(DESIGNS, which)
+    expected = [DESIGNS[design].debias(answers)[place] for place, design in enumerate(which)]
+    np.testing.assert_allclose(mixed.debias(answers), np.stack(expected), rtol=1e-6)
+    traced = jax.jit(lambda given: ByRespondent(DESIGNS, which).debias(given))(answers.copy() + np.array([0, 0, 5, 0]))
+    assert np.isnan(traced).all(axis=1).tolist() == [False, False, True, False]

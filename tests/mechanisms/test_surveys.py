@@ -17,6 +17,7 @@ import rrjax
 from rrjax import inference
 from rrjax.estimators.maximum_likelihood import maximum
 from rrjax.mechanisms import (
+    Coin,
     Crosswise,
     Direct,
     ForcedResponse,
@@ -51,6 +52,7 @@ DESIGNS = {
     "kuk": (Kuk(0.2, 0.7), np.array([[0.2, 0.8], [0.7, 0.3]])),
     "kuk-yes-last": (Kuk(0.2, 0.7, yes_category=1), np.array([[0.3, 0.7], [0.8, 0.2]])),
     "mangat": (Mangat(0.7), np.array([[1, 0], [0.3, 0.7]])),
+    "coin": (Coin(3, 0.4), 0.6 * EYE + 0.4 / 3),
     "direct": (Direct(3), EYE),
     "non-compliance": (NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.15, SHRUG), 0.85 * RR + 0.15 * SHRUG),
 }
@@ -388,6 +390,7 @@ def test_unusable_counts_give_nan():
         (Warner, [0.0, 0.5, 1.0, np.nan]),
         (lambda own: NegativeQuestion(3, own), [-0.1, 0.34, np.nan]),
         (lambda share: NonCompliance(rrjax.RandomizedResponse(3, 1.0), share, SHRUG), [0.0, 1.0]),
+        (partial(Coin, 3), [0.0, 1.0, np.nan]),
         (lambda epsilon: NonCompliance(rrjax.RandomizedResponse(3, epsilon), 0.1, SHRUG), [0.0, -1.0]),
     ],
 )
@@ -429,6 +432,8 @@ def test_traced_values_outside_the_domain_are_marked():
         (lambda: Warner(np.array([0.3, 0.4])).affine, "parameters"),
         (lambda: NegativeQuestion(3, 0.4), "own"),
         (lambda: NegativeQuestion(1), "num_categories"),
+        (lambda: Coin(1, 0.5), "num_categories"),
+        *[(partial(Coin, 2, rate), "rate") for rate in (0.0, 1.0, -0.1, np.nan)],
         (lambda: NonCompliance(rrjax.RandomizedResponse(3, 1.0), 0.1, [0.5, 0.5]), "answers"),
         (lambda: NonCompliance(rrjax.RandomizedResponse(2, 1.0), 1.5, [0.5, 0.5]), "ignoring"),
         (

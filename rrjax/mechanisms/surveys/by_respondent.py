@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rrjax.data.arguments import as_values, check_key
 from rrjax.data.errors import ArgumentError
@@ -120,6 +120,15 @@ class ByRespondent(Mechanism):
         if not parts:
             raise ArgumentError.about("counts", "must have an answer")
         return groups.mixture(parts)
+
+    def debias(self, reports: ArrayLike) -> Float[Array, "N K"]:
+        """Unbiased vectors from single answers, each by its respondent's design; NaN under tracing for no answer."""
+        reports, size = self._of_respondents(reports, "reports"), self.num_categories
+        which = jnp.asarray(self.which)
+        sound = (reports >= 0) & (reports < size) & (which >= 0) & (which < len(self.designs))
+        vectors = jnp.stack([each.debias(jnp.arange(size)) for each in self.designs])
+        vectors = vectors[jnp.where(sound, which, 0), jnp.where(sound, reports, 0)]
+        return jnp.where(sound[:, None], vectors, jnp.nan)
 
     def log_rows(self, reports: ArrayLike) -> LogRows:
         which, reports, sound = self._placed(reports)

@@ -2,8 +2,8 @@
 
 Of yes and no: the designs of Warner, Kuk and Mangat, the crosswise and the triangular model. The respondents of
 `yes_category`, by default 0, have the sensitive attribute, and the answer of this number is a yes (crosswise: "both or
-neither"; triangular: "at least one"; Kuk: a red card). Of any number of answers: forced response, the unrelated and the
-negative question, direct questioning, and randomized response that a known share ignores.
+neither"; triangular: "at least one"; Kuk: a red card). Of any number of answers: forced response, the coin, the
+unrelated and the negative question, direct questioning, and randomized response that a known share ignores.
 """
 
 from __future__ import annotations
@@ -311,6 +311,47 @@ class ForcedResponse(_Replacing):
     name: ClassVar[str] = "forced-response"
     distribution: ClassVar[str] = "forced"
     forced: ArrayLike
+
+
+@register(data_fields=["rate"], meta_fields=["num_categories"])
+@dataclasses.dataclass(frozen=True)
+class Coin(Design):
+    """The coin: with probability `rate` a fair draw from all categories, else the truth. A pytree.
+
+    μ_j = rate/K + (1 − rate)·θ_j. It is k-ary randomized response with ε = log(1 + K·(1 − rate)/rate), told by its
+    rate, as browsers do.
+
+    Args:
+        num_categories: K, an integer, at least 2. Static.
+        rate: Scalar in (0, 1): the probability of a fair draw.
+
+    Example:
+        The label of `PerformanceTimingConfidence`, low or high, with its `randomizedTriggerRate`.
+
+        >>> import rrjax
+        >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
+        >>> print(f"{design.epsilon:.3f}")
+        1.386
+        >>> [round(t, 2) for t in rrjax.mle(design.mixture_of_counts([320, 680])).tolist()]
+        [0.2, 0.8]
+
+    References:
+        W3C, Navigation Timing Level 2, `PerformanceTimingConfidence`, 2026.
+    """
+
+    name: ClassVar[str] = "coin"
+    examples: ClassVar[Mapping[str, float]] = {"rate": 0.5}
+    num_categories: int
+    rate: ArrayLike
+
+    def __post_init__(self) -> None:
+        check_num_categories(self.num_categories)
+        super().__post_init__()
+
+    @property
+    def affine(self) -> Affine:
+        size = self.num_categories
+        return mixed(1 - self.rate, np.full(size, 1 / size), ("rate", "num_categories"))
 
 
 @register(data_fields=[], meta_fields=["num_categories"])

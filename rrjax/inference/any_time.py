@@ -1,0 +1,95 @@
+r"""Limits of a binomial probability that hold at every number of trials at once.
+
+A count c of n trials at probability μ is seen again and again while n grows. For any mixture of other probabilities the
+ratio of the mixed likelihood to that of μ is a martingale of mean one if μ is the true one. So it ever reaches 1/error
+with probability `error` at most (Ville): the set of all μ with a smaller ratio covers at all n at once.
+
+The mixture for μ is a beta law with mean μ and concentration a, parameters aμ and a(1 − μ). With p̃ = (c + aμ)/(n + a),
+D the Kullback–Leibler divergence, and δ the remainder of Stirling's formula for the logarithm of the gamma function,
+
+    log ratio = (n + a)·D(p̃ ‖ μ) − ½·log[p̃(1 − p̃)/(μ(1 − μ))·(n + a)/a]
+                + δ(c + aμ) + δ(n − c + a(1 − μ)) − δ(n + a) − δ(aμ) − δ(a(1 − μ)) + δ(a),
+
+in which no large numbers cancel. Of large counts, with r = n/a and L = 2·log(1/error), the limits are z standard errors
+from c/n, z² = (1 + 1/r)·(L + log(1 + r)). That is least where r = L + log(1 + r), which sets a at the number of trials
+to which the limits are tuned: there z² = 1 + r, and z is 1.55 times the 1.96 of a single look at the error 5 %.
+
+References:
+    Ville, "Étude critique de la notion de collectif", 1939; Robbins, "Statistical methods related to the law of the
+    iterated logarithm", 1970; Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic
+    confidence sequences", 2021.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from rrjax.data.tally import SupportData
+from rrjax.numerics.special import deviance, stirling_error
+
+SERIES_FROM = 12.0
+"""Smallest x for the series of δ; below, it is a difference of small numbers."""
+FIXED_POINTS = 30
+
+
+def any_time_limits(
+    data: SupportData, log_tail: Float[Array, ""], tuned_to: Float[Array, ""]
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+    """Limits of every share at all numbers of users at once, not cut to [0, 1]; the error is twice the tail."""
+    low, high = _limits(data.support, data.others, log_tail, tuned_to)
+    return data.rates.share(low), data.rates.share(high)
+
+
+@jax.jit
+def _limits(count, other, log_tail, tuned_to):
+    log_bound = -(log_tail + math.log(2.0)).astype(count.dtype)
+    # The fixed point of a function with a slope below ½.
+    ratio = lax.fori_loop(0, FIXED_POINTS, lambda _, r: 2 * log_bound + jnp.log1p(r), 2 * log_bound)
+    concentration = tuned_to.astype(count.dtype) / ratio
+    # The upper limit is one minus the lower limit of all other trials.
+    lower, upper = _lower(jnp.stack([count, other]), jnp.stack([other, count]), concentration, log_bound)
+    return lower, 1 - upper
+
+
+def _lower(count, other, concentration, log_bound):
+    """The smallest probability whose ratio is below the bound: the ratio falls towards count/n."""
+    steps = 26 if count.dtype == jnp.float32 else 54
+
+    def halve(_, ends):
+        near, far = ends
+        middle = (near + far) / 2
+        refused = log_ratio(count, other, middle, concentration) >= log_bound
+        return jnp.where(refused, near, middle), jnp.where(refused, middle, far)
+
+    _, far = lax.fori_loop(0, steps, halve, (jnp.zeros_like(count), jnp.ones_like(count)))
+    return jnp.where(count > 0, count / (count + other) * (1 - far), 0)
+
+
+def log_ratio(
+    count: Float[Array, "*s"], other: Float[Array, "*s"], below: Float[Array, "*s"], concentration: Float[Array, ""]
+) -> Float[Array, "*s"]:
+    """The logarithm of the ratio of likelihoods at μ = count/n·(1 − below)."""
+    number = count + other
+    share = count / number
+    law, rest = share * (1 - below), other / number + share * below
+    tiny = jnp.finfo(count.dtype).tiny
+    law, rest = jnp.maximum(law, tiny), jnp.maximum(rest, tiny)
+    total = number + concentration
+    moved = count * below / total  # p̃ − μ
+    divergence = total * (law * deviance(moved / law) + rest * deviance(-moved / rest))
+    spread = jnp.log1p(moved / law) + jnp.log1p(-moved / rest) + jnp.log1p(number / concentration)
+    parts = ((count + concentration * law, 1), (other + concentration * rest, 1), (total, -1))
+    parts += ((concentration * law, -1), (concentration * rest, -1), (concentration, 1))
+    return divergence - spread / 2 + sum(sign * _remainder(x) for x, sign in parts)
+
+
+def _remainder(x):
+    """Log Γ(x) − [½·log(2π/x) + x·log x − x], for x > 0."""
+    small = jnp.clip(x, jnp.finfo(x.dtype).tiny, SERIES_FROM)
+    direct = lax.lgamma(small) - ((small - 0.5) * jnp.log(small) - small + 0.5 * math.log(2 * math.pi))
+    return jnp.where(x < SERIES_FROM, direct, stirling_error(jnp.maximum(x, SERIES_FROM)))

@@ -1,0 +1,334 @@
+r"""Numbers within a class that was randomized: quantiles, means and the distribution of known values, class by class.
+
+Record u has a known value T_u and a report of its class. The unbiased vector w_u of the report (`debias`) has the
+expectation 1[class of u = j] in its entry w_uj. So Σ_u w_uj estimates the size of class j, Σ_u w_uj·1[T_u ≤ t] the
+number of its records up to t, and for every fraction f that class j has up to t
+
+    s(t, f) = Σ_u w_uj·(1[T_u ≤ t] − f)   has the expectation zero.
+
+An interval is the set of all t, or all f, for which this test does not reject: |s| ≤ z·√v. The variance v is that under
+the hypothesis. A report supports a class or does not, so w² = c₁·w + c₀; c₀ is the noise of one report. With W = Σw and
+n₋, n₊ records up to t and above it,
+
+    v(t, f) = c₁·W·f(1 − f) + c₀·(f²·n₊ + (1 − f)²·n₋).
+
+For a class that is not randomized c₀ = 0, and the interval is Wilson's. The sample variance of the terms is too small
+where few of the class lie above t: with it the interval of the 95 % quantile of 60 records covered in 91 % of runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jax.scipy.special import ndtri
+from jaxtyping import Array, ArrayLike, Float
+
+from rrjax.data.arguments import as_array, as_probability, as_real, complement, float_dtype, is_real
+from rrjax.data.errors import ArgumentError
+from rrjax.inference.intervals import Simultaneous, log_tail
+from rrjax.mechanisms import Mechanism, RandomizedResponse
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import with_sharding_of
+
+
+@exportable
+class ClassEstimates(NamedTuple):
+    """One number for each class, with its interval.
+
+    Attributes:
+        value: `[K]`, or a row `[K]` for each quantile or point; NaN for a class whose estimated size is not positive.
+        lower: As `value`: confidence limit.
+        upper: As `value`: confidence limit, not below `lower`. Of quantiles and means both are infinite for a class
+            that may have no records, as far as the reports tell.
+    """
+
+    value: Float[Array, "*s K"]
+    lower: Float[Array, "*s K"]
+    upper: Float[Array, "*s K"]
+
+
+def class_quantiles(
+    values: ArrayLike,
+    reports: ArrayLike,
+    epsilon_or_mechanism: ArrayLike | Mechanism,
+    quantile: ArrayLike = 0.5,
+    *,
+    num_categories: int | None = None,
+    level: ArrayLike = 0.95,
+    simultaneous: Simultaneous | None = None,
+) -> ClassEstimates:
+    r"""Estimates quantiles of known values within each class, where the class of each record was randomized.
+
+    The estimate is the first value up to which the debiased class has the fraction `quantile`: the distribution
+    Σ_u w_uj·1[T_u ≤ t]/Σ_u w_uj, made monotone by its running maximum. The interval has all t at which the test of
+    Σ_u w_uj·(1[T_u ≤ t] − quantile) = 0 does not reject. It needs no density; its level is asymptotic.
+
+    Args:
+        values: `[N]`, finite numbers, not randomized, such as the time that a page took to load.
+        reports: The N reports of the class, `[N]`, or `[N, K]` for reports of bits.
+        epsilon_or_mechanism: ε in nats, of k-ary randomized response; or a mechanism whose reports have unbiased
+            vectors (`debias`): a pure mechanism, a survey design, `ByRespondent` for a rate per record.
+        quantile: Scalar or `[Q]`, in (0, 1).
+        num_categories: K, with ε only.
+        level: Scalar in (0, 1): the probability that the interval of one class and quantile covers.
+        simultaneous: As for `intervals`: over all classes and quantiles.
+
+    Returns:
+        `ClassEstimates`, `[K]`, or `[Q, K]` for several quantiles. All NaN under tracing for values that are not finite
+        or reports that are none. Memory: N·K numbers.
+
+    Raises:
+        ValueError: Values that are not finite numbers, other than N reports, a mechanism without unbiased vectors, or
+            a level or quantile outside (0, 1).
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> slow = np.random.default_rng(0).random(4_000) < 0.3
+        >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
+        >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
+        >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
+        >>> found = rrjax.inference.class_quantiles(seconds, labels, design, 0.75)
+        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in found))]
+        ['2.53 (2.48 to 2.61)', '5.14 (4.92 to 5.29)']
+
+    References:
+        Woodruff, "Confidence intervals for medians and other position measures", 1952; Wilson, "Probable inference, the
+        law of succession, and statistical inference", 1927. The estimate is that of MDN's page on
+        `PerformanceTimingConfidence`.
+    """
+    wanted = _as_points(quantile, "quantile")
+    if not isinstance(wanted, Tracer) and not bool(jnp.all((wanted > 0) & (wanted < 1))):
+        raise ArgumentError.about("quantile", f"must lie between 0 and 1, such as 0.75, got {quantile}")
+    values, weights = _records(values, reports, epsilon_or_mechanism, num_categories)
+    z = _deviations(level, simultaneous, weights.shape[1] * max(wanted.size, 1))
+    # XLA sorts a million numbers on a CPU several times slower than NumPy.
+    known = not isinstance(values, Tracer) and next(iter(values.devices())).platform == "cpu"
+    order = jnp.asarray(np.argsort(np.asarray(values))) if known else jnp.argsort(values)
+    return ClassEstimates(*_quantiles(*with_sharding_of((values, order, weights, wanted, z))))
+
+
+def class_means(
+    values: ArrayLike,
+    reports: ArrayLike,
+    epsilon_or_mechanism: ArrayLike | Mechanism,
+    *,
+    num_categories: int | None = None,
+    level: ArrayLike = 0.95,
+    simultaneous: Simultaneous | None = None,
+) -> ClassEstimates:
+    r"""Estimates means of known values within each class, where the class of each record was randomized.
+
+    Σ_u w_uj·T_u/Σ_u w_uj. The interval has all m for which the test of Σ_u w_uj·(T_u − m) = 0, with the variance of its
+    terms, does not reject (Fieller). Its level is asymptotic: of long-tailed values it covers less often for few
+    records, as every interval of a mean does; `class_quantiles` does not.
+
+    Args:
+        values: As for `class_quantiles`.
+        reports: As for `class_quantiles`.
+        epsilon_or_mechanism: As for `class_quantiles`.
+        num_categories: K, with ε only.
+        level: Scalar in (0, 1).
+        simultaneous: As for `intervals`: over all classes.
+
+    Returns:
+        `ClassEstimates`, `[K]`; NaN as for `class_quantiles`.
+
+    Raises:
+        ValueError: As for `class_quantiles`.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> slow = np.random.default_rng(0).random(4_000) < 0.3
+        >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
+        >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
+        >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
+        >>> found = rrjax.inference.class_means(seconds, labels, design)
+        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in found))]
+        ['1.99 (1.92 to 2.05)', '3.93 (3.75 to 4.13)']
+
+    References:
+        Fieller, "Some problems in interval estimation", 1954.
+    """
+    values, weights = _records(values, reports, epsilon_or_mechanism, num_categories)
+    return ClassEstimates(
+        *_means(*with_sharding_of((values, weights, _deviations(level, simultaneous, weights.shape[1]))))
+    )
+
+
+def class_cdf(
+    values: ArrayLike,
+    reports: ArrayLike,
+    epsilon_or_mechanism: ArrayLike | Mechanism,
+    points: ArrayLike,
+    *,
+    num_categories: int | None = None,
+    level: ArrayLike = 0.95,
+    simultaneous: Simultaneous | None = None,
+) -> ClassEstimates:
+    r"""Estimates the distribution function of known values within each class, where the class was randomized.
+
+    The fraction of each class with values up to a point, Σ_u w_uj·1[T_u ≤ t]/Σ_u w_uj, and the set of all fractions
+    that the test of `class_quantiles` does not reject at this t.
+
+    Args:
+        values: As for `class_quantiles`.
+        reports: As for `class_quantiles`.
+        epsilon_or_mechanism: As for `class_quantiles`.
+        points: Scalar or `[P]`: where the distribution functions are wanted.
+        num_categories: K, with ε only.
+        level: Scalar in (0, 1).
+        simultaneous: As for `intervals`: over all classes and points.
+
+    Returns:
+        `ClassEstimates`, `[K]`, or `[P, K]` for several points. The limits are in [0, 1]. `value` is not cut, and not
+        monotone in the points. NaN as for `class_quantiles`.
+
+    Raises:
+        ValueError: As for `class_quantiles`.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> slow = np.random.default_rng(0).random(4_000) < 0.3
+        >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
+        >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
+        >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
+        >>> found = rrjax.inference.class_cdf(seconds, labels, design, 2.5)
+        >>> [f"{v:.3f} ({a:.3f} to {b:.3f})" for v, a, b in zip(*(each.tolist() for each in found))]
+        ['0.735 (0.712 to 0.757)', '0.259 (0.210 to 0.306)']
+
+    References:
+        Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
+    """
+    points = _as_points(points, "points")
+    values, weights = _records(values, reports, epsilon_or_mechanism, num_categories)
+    z = _deviations(level, simultaneous, weights.shape[1] * max(points.size, 1))
+    return ClassEstimates(*_fractions(*with_sharding_of((values, weights, points, z))))
+
+
+def _as_points(given: ArrayLike, name: str) -> Array:
+    points = as_array(given, name)
+    if points.ndim > 1 or not is_real(points):
+        problem = f"must be a number, or a list of numbers, got dtype {points.dtype} of shape {points.shape}"
+        raise ArgumentError.about(name, problem)
+    return as_real(points, float_dtype())
+
+
+def _deviations(level: ArrayLike, simultaneous: Simultaneous | None, number: int) -> Array:
+    as_probability(level, "level", 0.95)
+    return -ndtri(jnp.exp(jnp.asarray(log_tail(complement(level), simultaneous, number))))
+
+
+def _records(values: Any, reports: Any, given: Any, num_categories: int | None) -> tuple[Array, Array]:
+    """The values `[N]` and the unbiased vectors of the reports `[N, K]`; NaN under tracing for unusable ones."""
+    values = as_array(values, "values")
+    if values.ndim != 1 or len(values) < 2 or not is_real(values):
+        problem = f"must be at least two numbers, [N], got dtype {values.dtype} of shape {values.shape}"
+        raise ArgumentError.about("values", problem)
+    if not isinstance(values, Tracer) and len(odd := np.flatnonzero(~np.isfinite(np.asarray(values, np.float64)))):
+        problem = f"must be finite, but record {odd[0]} has {values[odd[0]]}: leave records without a value out"
+        raise ArgumentError.about("values", problem)
+    if isinstance(given, Mechanism):
+        mechanism: Any = given
+        if num_categories is not None:
+            raise ArgumentError.about("num_categories", f"is the mechanism's; leave it out (got {num_categories})")
+        if not hasattr(mechanism, "debias"):
+            problem = f"is {type(mechanism).__name__}, whose reports have no unbiased vectors (debias)"
+            raise ArgumentError.about("epsilon_or_mechanism", problem)
+    elif num_categories is None:
+        raise ArgumentError.about("num_categories", "is missing: the number of classes, which ε alone does not tell")
+    else:
+        mechanism = RandomizedResponse(num_categories, given)
+    vectors = jnp.asarray(mechanism.debias(reports), float_dtype())
+    if vectors.shape[:-1] != values.shape:
+        problem = f"must be one for each of {len(values)} values, got those of shape {vectors.shape[:-1]}"
+        raise ArgumentError.about("reports", problem)
+    values = as_real(values, float_dtype())
+    return values, jnp.where(jnp.isfinite(values)[:, None], vectors, jnp.nan)
+
+
+def _noise(weights):
+    """The size W of each class, and the coefficients of w² = c₁·w + c₀ by least squares: exact for one mechanism."""
+    first, second = jnp.mean(weights, axis=0), jnp.mean(weights**2, axis=0)
+    centred = weights - first
+    spread = jnp.mean(centred**2, axis=0)
+    flat = spread <= 1e-9 * second
+    slope = jnp.mean(centred * weights**2, axis=0) / jnp.where(flat, 1, spread)
+    slope = jnp.where(flat, second / jnp.where(first == 0, 1, first), slope)
+    return jnp.sum(weights, axis=0), slope, second - slope * first
+
+
+@jax.jit
+def _quantiles(values, order, weights, quantile, z):
+    size, number = jnp.sum(weights, axis=0), len(values)
+    _, slope, noise = _noise(weights)
+    values = values[order]
+    infinite = jnp.full(1, jnp.inf, values.dtype)
+    ends = jnp.concatenate([-infinite, values, infinite])
+    # Of equal values only the last one has a sum over all of them.
+    last = (ends[1:] > ends[:-1])[:, None]
+    below = jnp.concatenate([jnp.zeros_like(weights[:1]), jnp.cumsum(weights[order], axis=0)])
+    before = jnp.arange(number + 1, dtype=values.dtype)[:, None]
+    rounding = 8 * jnp.finfo(values.dtype).eps * size
+
+    def one(part):
+        s = below - part * size
+        spread = noise * (part**2 * (number - before) + (1 - part) ** 2 * before)
+        reach = z * jnp.sqrt(jnp.maximum(spread + slope * jnp.maximum(size, 0) * part * (1 - part), 0))
+        value = ends[jnp.argmax(last & (s >= -rounding), axis=0)]
+        lower = ends[jnp.argmax(last & (s >= -reach), axis=0)]
+        upper = ends[number + 1 - jnp.argmax((last & (s <= reach))[::-1], axis=0)]
+        none = jnp.isnan(size) | ~((part > 0) & (part < 1)) | jnp.isnan(z)
+        # No sum lies within its reach at an end: a class of significantly negative size.
+        lower = jnp.where(jnp.any(last & (s >= -reach), axis=0), lower, -jnp.inf)
+        upper = jnp.where(jnp.any(last & (s <= reach), axis=0), upper, jnp.inf)
+        value = jnp.where(size > 0, value, jnp.nan)
+        return tuple(jnp.where(none, jnp.nan, each) for each in (value, lower, upper))
+
+    return lax.map(one, quantile) if quantile.ndim else one(quantile)
+
+
+@jax.jit
+def _means(values, weights, z):
+    number, centre = len(values), jnp.mean(values)
+    away = (values - centre)[:, None]
+    size, total = jnp.sum(weights, axis=0), jnp.sum(weights * away, axis=0)
+    squares = [jnp.sum(weights**2 * away**power, axis=0) for power in range(3)]
+    share = 1 + z**2 / number
+    roots = _roots(
+        share * size**2 - z**2 * squares[0],
+        share * size * total - z**2 * squares[1],
+        share * total**2 - z**2 * squares[2],
+    )
+    return tuple(centre + each for each in (jnp.where(size > 0, total / size, jnp.nan), *roots))
+
+
+@jax.jit
+def _fractions(values, weights, points, z):
+    size, slope, noise = _noise(weights)
+    own = slope * jnp.maximum(size, 0)
+
+    def one(point):
+        inside = values <= point
+        named = jnp.sum(jnp.where(inside[:, None], weights, 0), axis=0) + 0 * size
+        before = jnp.sum(inside, dtype=values.dtype)
+        quadratic = size**2 + z**2 * (own - noise * len(values))
+        linear = named * size + z**2 * (own / 2 - noise * before)
+        lower, upper = _roots(quadratic, linear, named**2 - z**2 * noise * before)
+        return jnp.where(size > 0, named / size, jnp.nan), jnp.clip(lower, 0, 1), jnp.clip(upper, 0, 1)
+
+    return lax.map(one, points) if points.ndim else one(points)
+
+
+def _roots(quadratic, half, constant):
+    """The interval of x with quadratic·x² − 2·half·x + constant ≤ 0; infinite unless it is bounded."""
+    bounded = quadratic > 0
+    middle = half / jnp.where(bounded, quadratic, 1)
+    reach = jnp.sqrt(jnp.maximum(middle**2 - constant / jnp.where(bounded, quadratic, 1), 0))
+    missing = jnp.isnan(quadratic)
+    lower, upper = (jnp.where(bounded, middle + sign * reach, sign * jnp.inf) for sign in (-1, 1))
+    return jnp.where(missing, jnp.nan, lower), jnp.where(missing, jnp.nan, upper)

@@ -1,0 +1,139 @@
+"""The number of fake reports that would overturn a finding."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from rrjax.data.arguments import as_counts_and_epsilon, as_probability, as_values, complement, float_dtype
+from rrjax.data.tally import Tally, as_tally, of_tally, support_data
+from rrjax.inference.contradiction import log_above
+from rrjax.mechanisms import RandomizedResponse
+from rrjax.numerics.programs import program
+from rrjax.numerics.pytrees import exportable
+from rrjax.numerics.sharding import with_sharding_of
+
+
+@exportable
+class Fakes(NamedTuple):
+    """The smallest number of fake reports that overturns a finding.
+
+    Attributes:
+        number: As `category`: integer; −1 for unusable counts, or if no number below 2³¹ − N would do.
+        share: `number` ÷ N, the number of reports.
+        significant: Whether the share of the category is significantly above the hypothesis.
+    """
+
+    number: Int[Array, "*s"]
+    share: Float[Array, "*s"]
+    significant: Bool[Array, "*s"]
+
+
+def fakes_to_overturn(
+    counts: ArrayLike | Tally,
+    epsilon: ArrayLike | None,
+    category: ArrayLike,
+    *,
+    share: ArrayLike = 0.0,
+    level: ArrayLike = 0.95,
+) -> Fakes:
+    r"""The smallest number of fake reports with which the finding "θ_i is above a share" would be another one.
+
+    The finding is that of the exact one-sided test of θ_i ≤ share: significant if P(Binomial(N, q + d·share) ≥ c_i) is
+    at most 1 − level. A fake says anything, and in most mechanisms supports a category at will.
+
+    * A significant finding is made by m fakes if without them, c_i − m of N − m reports, it is not significant: the
+      smallest such m. If at most m − 1 of the reports are fakes, whatever they say, the other reports show it alone.
+    * A finding that is not significant becomes so by m further reports, c_i + m of N + m: the smallest such m.
+
+    The tail is monotone in m, so both are exact for all attacks.
+
+    Args:
+        counts: `[K]`, integers, the reports per category; or a `Tally`.
+        epsilon: Scalar, nats; None with a tally.
+        category: Integers in 0 … K − 1, any shape.
+        share: Scalar in [0, 1): the largest share of the hypothesis; 0 for "the category is empty".
+        level: Scalar in (0, 1). For findings about K categories at once, 1 − 0.05/K; for the lower limit of
+            `intervals`, whose both sides share the error, 0.975.
+
+    Returns:
+        `Fakes`, of the shape of `category`.
+
+    Raises:
+        ValueError: A wrong shape or dtype, a category outside the domain, or a level or share outside its range.
+
+    Example:
+        >>> import rrjax
+        >>> found = rrjax.inference.fakes_to_overturn([5_200, 2_900, 1_000, 900], 2.0, category=[0, 2, 3])
+        >>> found.number.tolist(), found.significant.tolist()
+        ([4649, 14, 125], [True, False, False])
+        >>> print(f"{found.share[1]:.2%}")
+        0.14%
+
+    References:
+        Cheu, Smith and Ullman, "Manipulation attacks in local differential privacy", 2021; Cao, Jia and Gong, "Data
+        poisoning attacks to local differential privacy protocols", 2021.
+    """
+    as_probability(level, "level", 0.95)
+    if isinstance(counts, Tally):
+        tally = as_tally(counts, epsilon, whole=True)
+    else:
+        counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
+        tally = RandomizedResponse(len(counts), epsilon).tally_of_counts(counts)
+    category = as_values(category, tally.num_categories, "category")
+    zero = np.ndim(share) == 0 and not isinstance(share, jax.Array) and share == 0
+    share = jnp.zeros((), float_dtype()) if zero else as_probability(share, "share", 0.1)
+    log_level = jnp.log(jnp.asarray(complement(level)))
+    places = jnp.ravel(category)
+    support = tally.support[places]
+    rates: Any = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, tally.support.shape)[places], tally.rates)
+    usable = support_data(tally, None).usable
+    found = _overturned(*with_sharding_of((support, tally.num_users, rates, usable, share, log_level)))
+    return Fakes(*(each.reshape(category.shape) for each in found))
+
+
+@program
+def _overturned(support, num_users, rates, usable, share, log_level):
+    word = support.dtype
+
+    def tail(count, number, rates):
+        alone = jax.tree.map(lambda leaf: leaf[None], rates)
+        return log_above(of_tally(Tally(count[None], number, rates=alone)), share)[0]
+
+    def one(count, rates):
+        significant = tail(count, num_users, rates) <= log_level
+        sign = jnp.where(significant, -1, 1).astype(word)
+
+        def overturned(m):
+            # Without all its supporting reports a category is not significant, even if no other report is left.
+            flipped = (tail(count + sign * m, num_users + sign * m, rates) <= log_level) != significant
+            return flipped | (significant & (m >= count))
+
+        # Upwards, double the number until it is significant.
+        room = jnp.iinfo(word).max - num_users
+        start = jnp.where(significant, jnp.maximum(count, 1), 1).astype(word)
+        high = lax.while_loop(
+            lambda m: ~overturned(m) & (m < room),
+            lambda m: jnp.where(m > room // 2, room, 2 * m),
+            start,
+        )
+        possible = usable & overturned(high)
+        low = jnp.zeros((), word)
+
+        def halve(state):
+            low, high = state
+            middle = low + (high - low) // 2
+            yes = overturned(middle)
+            return jnp.where(yes, low, middle), jnp.where(yes, middle, high)
+
+        _, number = lax.while_loop(lambda state: state[1] - state[0] > 1, halve, (low, high))
+        return jnp.where(possible, number, -1), significant & usable
+
+    support, num_users = jnp.where(usable, support, 0), jnp.where(usable, num_users, 1)
+    number, significant = jax.vmap(one)(support, rates)
+    return number, jnp.where(number >= 0, number / num_users, jnp.nan), significant

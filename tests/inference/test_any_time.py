@@ -1,0 +1,167 @@
+"""Limits at any number of looks: against the ratio in exact form, crossing probabilities, and how wide they are."""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import FLOAT, X64
+from refusals import refused
+from scipy import optimize, special
+
+from rrjax.inference import intervals
+from rrjax.inference.any_time import log_ratio
+from rrjax.mechanisms import Direct, OptimizedUnaryEncoding
+
+RTOL = 1e-9 if X64 else 1e-4
+COUNTS = [(0, 10), (1, 9), (2, 300), (40, 60), (5_000, 5_000), (30, 99_970), (123_456, 876_544), (7, 0)]
+
+
+def tuned(alpha, users):
+    """The concentration of the beta mixture."""
+    bound = 2 * math.log(1 / alpha)
+    return users / optimize.brentq(lambda r: r - bound - math.log1p(r), bound, 10 * bound + 10)
+
+
+def ratio(count, number, law, concentration):
+    """Its logarithm, of the beta functions themselves, in float64."""
+    a, b = concentration * law, concentration * (1 - law)
+    mixed = special.betaln(count + a, number - count + b) - special.betaln(a, b)
+    return mixed - special.xlogy(count, law) - special.xlog1py(number - count, -law)
+
+
+@pytest.mark.parametrize(("count", "other"), [each for each in COUNTS if each[0]])
+def test_the_ratio_is_that_of_the_beta_functions(count, other):
+    below = np.asarray([0.001, 0.03, 0.2, 0.7, 0.99], FLOAT)
+    for concentration in (0.7, 12.0, 1_200.0):
+        found = log_ratio(FLOAT.type(count), FLOAT.type(other), below, FLOAT.type(concentration))
+        number = count + other
+        expected = ratio(count, number, count / number * (1 - below.astype(float)), concentration)
+        np.testing.assert_allclose(found, expected, rtol=30 * RTOL, atol=1e-5 if not X64 else 3e-8)
+
+
+def test_limits_are_where_the_ratio_reaches_its_bound():
+    for count, other in COUNTS:
+        counts, number = np.asarray([count, other]), count + other
+        for users, level in ((10_000, 0.95), (50, 0.8)):
+            limits = intervals(Direct(2).tally_of_counts(counts), looks="any", tuned_to=users, level=level)
+            concentration = tuned(1 - level, users)
+            for limit, edge in ((float(limits.lower[0]), 0.0), (float(limits.upper[0]), 1.0)):
+                if edge < limit < 1 - edge or (edge and limit < 1):
+                    # As a distance from the estimate: limits are wider by rounding only.
+                    step = (count / number - limit) * 1e-3
+                    inside, outside = (ratio(count, number, limit + sign * step, concentration) for sign in (1, -1))
+                    assert inside < -math.log(1 - level) < outside
+                else:
+                    assert limit == edge or abs(limit - edge) < 1e-6
+
+
+def test_accepted_probabilities_are_an_interval():
+    """The ratio falls up to c/n and rises from there, so that the limits enclose all accepted ones."""
+    laws = np.linspace(1e-6, 1 - 1e-6, 4_001)
+    for number in (1, 2, 3, 10, 57, 1_000):
+        for count in {0, 1, 2, number // 3, number - 1, number} - {-1}:
+            if count <= number:
+                for concentration in (0.5, 6.0, 1_200.0):
+                    accepted = np.flatnonzero(ratio(count, number, laws, concentration) < math.log(20))
+                    assert (np.diff(accepted) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("law", "users", "level"), [(0.5, 30, 0.95), (0.1, 30, 0.95), (0.02, 100, 0.8), (0.3, 400, 0.8)]
+)
+def test_the_probability_to_ever_miss_is_at_most_the_error(law, users, level):
+    """Exactly, by the law of the count at all numbers of users up to 200 that have not missed yet."""
+    most = 200
+    numbers, counts = (each.ravel() for each in np.meshgrid(np.arange(1, most + 1), np.arange(most + 1), indexing="ij"))
+    kept = counts <= numbers
+    support = np.stack([counts, numbers - counts], axis=1)[kept]
+    run = jax.jit(jax.vmap(lambda c: intervals(Direct(2).tally_of_counts(c), looks="any", tuned_to=users, level=level)))
+    limits = run(support)
+    missed = np.zeros((most + 1, most + 1), bool)
+    missed[numbers[kept], counts[kept]] = (np.asarray(limits.lower)[:, 0] > law) | (
+        np.asarray(limits.upper)[:, 0] < law
+    )
+    chance, ever = np.zeros(most + 2), 0.0
+    chance[0] = 1.0
+    for number in range(1, most + 1):
+        chance[1:] = chance[1:] * (1 - law) + chance[:-1] * law
+        chance[0] *= 1 - law
+        out = missed[number, : most + 1]
+        ever += chance[:-1][out].sum()
+        chance[:-1][out] = 0
+    assert ever <= 1 - level
+    assert ever > 0.05 * (1 - level)  # it can miss: the limits are not all of [0, 1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 4])
+def test_daily_reading(size):
+    """Of 90 looks none misses in at least 95 % of collections; an interval for one look misses often."""
+    runs, days, theta = 300, 90, np.arange(1, size + 1) / (size * (size + 1) / 2)
+    q, d = 1 / (math.e + size - 1), (math.e - 1) / (math.e + size - 1)
+    daily = np.random.default_rng(0).multinomial(200, q + d * theta, (runs, days)).cumsum(axis=1)
+    wrong = {}
+    for looks in (None, "any"):
+        run = jax.jit(jax.vmap(lambda c, looks=looks: intervals(c, 1.0, looks=looks, simultaneous="bonferroni")))
+        found = [np.asarray(each).reshape(runs, days, size) for each in run(daily.reshape(-1, size))]
+        missed = ~((found[0] <= theta) & (theta <= found[1]))
+        wrong[looks] = missed.any(axis=(1, 2)).mean()
+    assert wrong["any"] <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
+    assert wrong[None] > 0.1
+
+
+@pytest.mark.parametrize("law", [0.5, 0.1, 0.01])
+def test_width_against_a_single_look(law):
+    for number, most in ((10_000, 1.8), (2_500, 2.2), (40_000, 2.2)):
+        tally = Direct(2).tally_of_counts([round(law * number), number - round(law * number)])
+        once, always = intervals(tally), intervals(tally, looks="any")
+        relative = (always.upper - always.lower) / (once.upper - once.lower)
+        assert (relative[0] > 1.3) & (relative[0] < most)
+
+
+def test_limits_are_mapped_and_shared():
+    counts = [5_200, 2_900, 1_000, 900]
+    q, d = 1 / (math.e**2 + 3), (math.e**2 - 1) / (math.e**2 + 3)
+    found = intervals(counts, 2.0, looks="any", simultaneous="bonferroni")
+    for place, count in enumerate(counts):
+        alone = intervals(Direct(2).tally_of_counts([count, 10_000 - count]), looks="any", level=1 - 0.05 / 4)
+        for one, other in zip(found, alone, strict=True):
+            assert float(one[place]) == pytest.approx(np.clip((float(other[0]) - q) / d, 0, 1), abs=5 * RTOL)
+    mechanism = OptimizedUnaryEncoding(4, 2.0)
+    tally = mechanism.collect(jax.random.key(0), [5_000, 3_000, 1_000, 1_000])
+    lower, upper = intervals(tally, looks="any")
+    assert ((lower < np.asarray([0.5, 0.3, 0.1, 0.1])) & (np.asarray([0.5, 0.3, 0.1, 0.1]) < upper)).all()
+
+
+def test_transformations_and_unusable_counts():
+    counts = jnp.asarray([520, 290, 100, 90])
+    run = jax.jit(partial(intervals, looks="any"))
+    np.testing.assert_allclose(run(counts, 2.0), intervals(counts, 2.0, looks="any"), rtol=RTOL)
+    for bad in (counts.at[0].set(-1), counts * 0):
+        assert np.isnan(run(bad, 2.0)).all()
+    assert np.isnan(run(counts, 2.0, tuned_to=jnp.zeros(()))).all()
+    many = np.tile([40, 60, 51, 49], 500)
+    np.testing.assert_allclose(
+        intervals(many, 1.0, looks="any"), run(jnp.asarray(many), 1.0), rtol=RTOL, atol=RTOL / 100
+    )
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"looks": "daily"}, "looks"),
+        ({"looks": "any", "method": "wilson"}, "looks"),
+        ({"looks": "any", "estimand": "users"}, "looks"),
+        ({"looks": "any", "fakes": 1}, "looks"),
+        ({"looks": "any", "tuned_to": 0}, "tuned_to"),
+        ({"looks": "any", "tuned_to": math.nan}, "tuned_to"),
+        ({"looks": "any", "tuned_to": [1, 2]}, "tuned_to"),
+    ],
+)
+def test_impossible_options_are_refused(options, argument):
+    with refused(argument):
+        intervals([5, 5], 1.0, **options)

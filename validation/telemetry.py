@@ -1,0 +1,116 @@
+"""Numbers within a randomized class, intervals that are read every day: coverage and width, by simulation.
+
+Classes: values are log-normal, of median 1 and log-deviation 0.7 in class 0, e^0.3 and 1 in class 1; the class of each
+record is randomized by a coin. Looks: randomized response of 200 users a day for 90 days, shares in proportion to the
+category number; an interval is wrong if it misses at any look, of any category, with Bonferroni's correction.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from rrjax import inference
+from rrjax.mechanisms import Coin
+from validation.runner import Table, error, run, settings
+
+GOAL = 0.945
+GRID = {"N": (300, 1_000, 10_000), "share": (0.2, 0.5), "rate": (0.5, 0.8)}
+QUICK = {"N": (300,), "share": (0.2,), "rate": (0.5,)}
+PARTS = (0.5, 0.75, 0.95)
+MEDIANS, DEVIATIONS = np.array([1.0, math.exp(0.3)]), np.array([0.7, 1.0])
+DAYS, USERS = 90, 200
+SIZES = (2, 5, 20)
+SIMULATED_LOOKS = 400
+"""Collections of each K, of 90 looks each."""
+
+
+@partial(jax.jit, static_argnums=1)
+def quantiles(keys: jax.Array, number: int, share: jax.Array, rate: jax.Array) -> inference.ClassEstimates:
+    """Of simulated records, `[size, Q, K]`."""
+
+    def one(key: jax.Array) -> inference.ClassEstimates:
+        for_class, for_value, for_label = jax.random.split(key, 3)
+        classes = jax.random.bernoulli(for_class, share, (number,)).astype(jnp.int32)
+        scale, deviation = jnp.asarray(MEDIANS, jnp.float32)[classes], jnp.asarray(DEVIATIONS, jnp.float32)[classes]
+        values = scale * jnp.exp(deviation * jax.random.normal(for_value, (number,)))
+        design = Coin(2, rate)
+        labels = design.randomize(for_label, classes)
+        return inference.class_quantiles(values, labels, design, jnp.asarray(PARTS))
+
+    return jax.lax.map(one, keys, batch_size=50)
+
+
+def of_classes(grid: dict[str, Any], number: int) -> tuple[Table, list[dict[str, Any]]]:
+    rows = []
+    true = MEDIANS * np.exp(stats.norm.ppf(PARTS)[:, None] * DEVIATIONS)
+    for setting in settings(grid):
+        keys = jax.random.split(jax.random.key(setting["N"]), number)
+        found = quantiles(keys, setting["N"], jnp.float32(setting["share"]), jnp.float32(setting["rate"]))
+        value, lower, upper = (np.asarray(each, np.float64) for each in found)
+        for place, part in enumerate(PARTS):
+            for which in (0, 1):
+                a, b, estimate = lower[:, place, which], upper[:, place, which], value[:, place, which]
+                inside = (a <= true[place, which]) & (true[place, which] <= b)
+                rmse = math.sqrt(np.nanmean((estimate - true[place, which]) ** 2))
+                bounded = float(np.isfinite(b - a).mean())
+                row = {**setting, "class": which, "quantile": part, "coverage": float(inside.mean())}
+                rows.append(row | {"unbounded": 1 - bounded, "width": float(np.median(b - a)) / (3.92 * rmse)})
+    order = sorted(rows, key=lambda row: row["coverage"])
+    lines = [
+        [f"{row['N']:,}, {row['share']:g}, {row['rate']:g}, {row['class']}, {row['quantile']:g}",
+         f"{row['coverage']:.4f}", f"{row['unbounded']:.3f}", f"{row['width']:.2f}"]
+        for row in order
+    ]  # fmt: skip
+    low = sum(row["coverage"] < GOAL for row in rows)
+    note = (
+        f"{number:,} collections in each of {len(rows)} settings (standard error of a coverage of 0.95: "
+        f"{error(0.95, number):.4f}); {low} below {GOAL:g}. Unbounded: of 60 records whose class is known, all lie "
+        "below their 95 % quantile with probability 0.046, so that every valid upper limit is infinite then. Width: "
+        "the median, as a multiple of 3.92 times the root mean squared error of the estimate. The share is that of "
+        "class 1."
+    )
+    head = ["N, share, rate, class, quantile", "coverage", "unbounded", "width"]
+    return Table("class_quantiles, 0.95", head, lines, note), rows
+
+
+@partial(jax.jit, static_argnums=1)
+def looked(counts: jax.Array, looks: str | None) -> inference.Intervals:
+    options: dict[str, Any] = {"looks": looks, "simultaneous": "bonferroni"}
+    return jax.lax.map(lambda c: inference.intervals(c, 1.0, **options), counts, batch_size=90)
+
+
+def of_looks(number: int) -> tuple[Table, list[dict[str, Any]]]:
+    rows = []
+    for size in SIZES:
+        theta = np.arange(1, size + 1) / (size * (size + 1) / 2)
+        law = (1 + math.expm1(1.0) * theta) / (math.expm1(1.0) + size)
+        daily = np.random.default_rng(size).multinomial(USERS, law, (number, DAYS)).cumsum(axis=1)
+        wrong, width = {}, {}
+        for looks in (None, "any"):
+            found = looked(jnp.asarray(daily.reshape(-1, size), jnp.int32), looks)
+            lower, upper = (np.asarray(each).reshape(number, DAYS, size) for each in found)
+            covered = (lower <= theta + 1e-6) & (theta - 1e-6 <= upper)
+            wrong[looks] = float((~covered).any(axis=(1, 2)).mean())
+            width[looks] = float(np.nanmean((upper - lower)[:, DAYS // 2]))
+        rows.append({"K": size, "once": wrong[None], "any": wrong["any"], "width": width["any"] / width[None]})
+    lines = [[f"{row['K']}", f"{row['once']:.3f}", f"{row['any']:.3f}", f"{row['width']:.2f}"] for row in rows]
+    note = f"{number:,} collections of each K. Width: mean on day {DAYS // 2}, over that of one look; cut to [0, 1]."
+    head = ["K", "wrong at some look, one look", 'the same, looks="any"', "width ÷ one look"]
+    return Table("intervals on 90 days, 0.95", head, lines, note), rows
+
+
+def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
+    classes, rows = of_classes(QUICK if options.quick else GRID, options.number)
+    looks, days = of_looks(min(options.number, 50 if options.quick else SIMULATED_LOOKS))
+    return [classes, looks], {"classes": rows, "looks": days}
+
+
+if __name__ == "__main__":
+    run(study, "Telemetry", ("collections", 1_000, 100))
