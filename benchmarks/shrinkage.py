@@ -21,7 +21,7 @@ import rrjax
 from rrjax.data.tally import support_data
 from rrjax.estimators.em import anderson, no_history
 from rrjax.estimators.histogram import NUM_ATOMS, NUM_CELLS, Histogram
-from rrjax.estimators.prior import BASE_COUNTS, Prior, gap_of, npmle, start_of
+from rrjax.estimators.prior import WEAKEST, Prior, gap_of, npmle, start_of
 
 SIZES = [(50, 10_000, 1.0), (10_000, 1_000_000, 2.0), (1_423_000, 10_000_000, 4.0)]
 BATCH = 100
@@ -68,7 +68,7 @@ def problem_of(counts: jax.Array, epsilon: float) -> Problem:
     """The prior of mean 1/K, as `empirical_bayes` solves for it."""
     histogram, size = Histogram.of(support_data(counts, epsilon), "users"), counts.shape[0]
     base = Prior.of(histogram).base
-    return Problem(histogram.table, histogram.weight, BASE_COUNTS / size * base, histogram.atoms.share * size - 1)
+    return Problem(histogram.table, histogram.weight, WEAKEST / size * base, histogram.atoms.share * size - 1)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
