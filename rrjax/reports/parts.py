@@ -405,11 +405,21 @@ class GroupShares(PartShares):
         if self.fit is None:
             return super().sentences
         p_value, degrees = float(self.fit.p_value), int(self.fit.degrees)
-        told = f"One distribution for all groups: G² = {self.fit.statistic:.4g} on {degrees} df, p {text_of_p(p_value)}"
-        if p_value <= MISFIT:
-            told += ": the groups contradict each other. Are the parameters right, are they samples of one population, "
-            told += "did all respondents follow the rules?"
-        return [*super().sentences, told if p_value <= MISFIT else f"{told}."]
+        told = (
+            f"One distribution for all groups: G² = {self.fit.statistic:.4g} on {degrees} df, p {text_of_p(p_value)}."
+        )
+        return [*super().sentences, told]
+
+    @property
+    def warnings(self) -> list[str]:
+        if self.fit is None or not float(self.fit.p_value) <= MISFIT:
+            return super().warnings
+        told = (
+            f"The groups contradict each other (p {text_of_p(float(self.fit.p_value))}): do not use the estimate of all "
+            "groups. Are the parameters right, are the groups samples of one population, did all respondents follow "
+            "the rules?"
+        )
+        return [*super().warnings, told]
 
     @property
     def assumption(self) -> str:

@@ -311,3 +311,13 @@ def test_answers_to_direct_questions_are_what_they_are():
     assert "50" not in shares.to_publish.split("of these")[0]
     assert "told directly" in shares.to_publish
     assert "hardly" not in " ".join(shares.sentences)
+
+
+@pytest.mark.long  # two groups are estimated
+def test_groups_that_contradict_each_other_are_warned_of_in_every_outlet():
+    crosswise = rrjax.Reports.of_counts(np.array([600, 400]), Crosswise(0.25), ["yes", "no"])
+    for direct, warned in (([7, 893], True), ([270, 630], False)):
+        asked = rrjax.Reports.of_counts(np.asarray(direct), Direct(2), ["yes", "no"])
+        answer = rrjax.reports.Groups({1: crosswise, 2: asked}).shares()
+        assert any("contradict each other" in warning for warning in answer.warnings) is warned
+        assert answer.to_dict()["warnings"] == answer.warnings
