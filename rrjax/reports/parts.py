@@ -414,10 +414,10 @@ class GroupShares(PartShares):
     def warnings(self) -> list[str]:
         if self.fit is None or not float(self.fit.p_value) <= MISFIT:
             return super().warnings
+        p_value = text_of_p(float(self.fit.p_value))
         told = (
-            f"The groups contradict each other (p {text_of_p(float(self.fit.p_value))}): do not use the estimate of all "
-            "groups. Are the parameters right, are the groups samples of one population, did all respondents follow "
-            "the rules?"
+            f"The groups contradict each other (p {p_value}): do not use the estimate of all groups. Are the parameters "
+            "right, are the groups samples of one population, did all respondents follow the rules?"
         )
         return [*super().warnings, told]
 
