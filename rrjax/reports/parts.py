@@ -416,7 +416,7 @@ class GroupShares(PartShares):
             return super().warnings
         p_value = text_of_p(float(self.fit.p_value))
         told = (
-            f"The groups contradict each other (p {p_value}): do not use the estimate of all groups. Are the parameters "
+            f"The groups contradict each other (p {p_value}): do not use the estimate of all. Are the parameters "
             "right, are the groups samples of one population, did all respondents follow the rules?"
         )
         return [*super().warnings, told]
