@@ -102,7 +102,7 @@ def test_statements_that_contradict_the_reports_are_said_to(invoke):
         page = ("report", *line[1:-1], "--out", "e.html", "--force")
         assert invoke(*page)[0] == 0
         page_text = Path("e.html").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
-            assert ("3 rows have no interval" in page_text) == bool(contradicted)
+        assert ("3 rows have no interval" in page_text) == bool(contradicted)
 
 
 @pytest.mark.long
