@@ -108,6 +108,8 @@ def invoke(tmp_path, monkeypatch):
     from refusals import blames
     from typer.testing import CliRunner
 
+    # rich fixes the width of a terminal whose COLUMNS are set when `show` is imported.
+    import rrjax.cli.show  # noqa: F401
     from rrjax.cli.app import app
 
     monkeypatch.chdir(tmp_path)
