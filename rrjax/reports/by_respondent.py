@@ -198,6 +198,9 @@ def _made(source, domain, given, columns, cells) -> tuple[Design, set[str]]:
         about, alone = error.argument, error.value is not None or error.argument not in own
         others = () if about in {"mechanism", "domain"} or (about in has and alone) else own
         varying = next((each for each in (about, *others) if each in columns), None)
-        if varying is None:
+        if varying is None and isinstance(error, UsageError):
             raise
+        if varying is None:
+            flag = option("parameters", "--parameter")
+            raise refusal("parameters", f"{flag}: {error}", flag="--parameter", value=error.value) from error
         raise refused(varying, f"makes no design: {error}", error) from error
