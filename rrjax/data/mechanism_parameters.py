@@ -107,6 +107,10 @@ class Rates(NamedTuple):
         noise = self.always * (1 + self.never / self.truth)
         return (noise + (self.never - self.always) * share) / self.truth
 
+    def variance_of_drawn(self, num_categories: int) -> Any:
+        """As `variance`, of users who are drawn from equal shares: their values vary, too. Scalar, or `[K]` as q is."""
+        return self.variance(1 / num_categories) + (1 - 1 / num_categories) / num_categories
+
     def total_variance(self, num_categories: int) -> Any:
         """The sum of `variance` over the categories, of equal rates: [p(1−p) + (K−1)·q(1−q)]/d², for any shares."""
         spread = 1 + (num_categories - 1) * (self.always / self.never)

@@ -156,7 +156,7 @@ def _unbiased(parts: list[Reports]) -> np.ndarray:
         edge = (support == 0) | (support == number)
         seen = np.where(edge, (support + 0.5) / (number + 1), support / number)
         variances.append(seen * (1 - seen) / number / np.asarray(rates.d, np.float64) ** 2)
-        weights.append(number / (np.mean(rates.variance(1 / size)) + (1 - 1 / size) / size))
+        weights.append(number / np.mean(rates.variance_of_drawn(size)))
     weight = np.asarray(weights) / sum(weights)
     return np.stack([weight @ np.stack(shares), np.sqrt(weight**2 @ np.stack(variances))])
 

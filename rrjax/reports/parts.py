@@ -365,9 +365,9 @@ class Groups(Parts):
         if size > MAX_CATEGORIES or any(each is None for each in mixtures):
             return None, None
         mixture, number = groups.mixture(mixtures), self.num_reports
-        # The precisions of the groups add up. A report varies by the draw of its user, too.
+        # The precisions of the groups add up.
         drawn = (1 - 1 / size) / size
-        precision = sum(each.num_reports / (float(np.mean(each.rates.variance(1 / size))) + drawn) for each in parts)
+        precision = sum(each.num_reports / float(np.mean(each.rates.variance_of_drawn(size))) for each in parts)
         shares = np.asarray(groups.inv(tallies), float)
         return pooled_estimate(mixture, shares, number / precision - drawn, number), groups.mle(mixtures)
 

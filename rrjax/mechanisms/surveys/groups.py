@@ -309,8 +309,7 @@ def _pooled(tallies):
     # The estimate of an empty group is NaN.
     found = jnp.stack([jnp.where(part.num_users > 0, closed_form.inv(part), 0) for part in tallies])
     numbers = jnp.stack([jnp.asarray(part.num_users).astype(found.dtype) for part in tallies])
-    # Of users who are drawn, so with the variance of their values.
-    spreads = [part.rates.astype(found.dtype).variance(1 / size) + (1 - 1 / size) / size for part in tallies]
+    spreads = [part.rates.astype(found.dtype).variance_of_drawn(size) for part in tallies]
     spreads = jnp.stack([jnp.mean(jnp.broadcast_to(each, (size,))) for each in spreads])
     weights = numbers * (jnp.min(spreads) / spreads)
     return matmul(weights / jnp.sum(weights), found)
