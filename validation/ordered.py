@@ -22,7 +22,7 @@ from validation.runner import FOLDER, Table, geometric_mean, progress, ratio_of_
 
 NAMES = ("InvP", "MLE*", "Emp. Bayes", "Ordered Bayes", "best fixed width", "oracle without order")
 PLAIN, ORDERED, WIDTH = 2, 3, 4
-EPSILONS = (0.5, 1.0, 2.0, 4.0)
+EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
 WIDTHS = (1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 25.0, 40.0, 70.0)
 """Standard deviations of a Gaussian window over the inversion, in categories."""
 
@@ -67,6 +67,12 @@ def populations(folder: Path) -> dict[str, tuple[int, np.ndarray, bool]]:
     found["uniform"] = 100_000, np.ones(100), False
     found["one in three holds one"] = 100_000, np.where(np.arange(100) == 50, 50.0, 1.0), False
     found["Dirichlet 1"] = 100_000, accuracy.dirichlet(1.0)(100), False
+    for size, number in ((50, 1_000_000), (20, 100_000_000)):
+        place = np.arange(size)
+        for name, shares in {"3 : 1 in turn": 1.0 + 2 * (place % 2), "every other one empty": place % 2}.items():
+            found[f"{name}, K = {size}, N = {number:,}"] = number, shares, False
+        shares = shuffled(-np.log1p(-(place + 0.5) / size))
+        found[f"exponential shuffled, K = {size}, N = {number:,}"] = number, shares, False
     return {name: (number, shares / shares.sum(), means) for name, (number, shares, means) in found.items()}
 
 

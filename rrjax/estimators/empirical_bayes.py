@@ -374,6 +374,8 @@ def _ordered(data: SupportData, estimand: Estimand) -> OrderedBayes:
     fitted = jnp.where(unordered.undetermined, from_middle.none, from_middle.log_likelihood - chance_gain)
     evidences = jnp.stack([fitted, curve.log_likelihood, departures.log_likelihood - chance_gain])
     beliefs = jax.nn.softmax(evidences + jnp.asarray(PRIOR_LOG_ODDS, x.dtype))
+    # Departures from a curve that follows every count are as small as the curve makes them: they are no evidence.
+    beliefs = jnp.where(curve.interpolates, jnp.asarray([1, 0, 0], beliefs.dtype), beliefs)
     each = [(unordered.theta, unordered.variances)]
     each += [(_on_simplex(*found), found[1]) for found in (by_curve, by_both)]
     thetas, variances = (jnp.stack(parts) for parts in zip(*each, strict=True))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.fft import dct
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import with_sharding_of
@@ -42,6 +42,7 @@ class Curve(NamedTuple):
     leverage: Float[Array, " K"]  # the weight of each value in the curve at its own place, and the variance there
     left_out: Float[Array, " K"]  # the prediction of each value by the others alone
     log_likelihood: Float[Array, ""]  # variance of each value, given all others
+    interpolates: Bool[Array, ""]  # whether it follows every value, so that no value is predicted by the others
 
 
 def smoothed(values: Float[Array, " K"]) -> Curve:
@@ -73,12 +74,13 @@ def _curve(values, kept, cutoffs) -> Curve:
     scale = jnp.asarray(np.sqrt(np.append(1, np.full(number - 1, 2)) / number), values.dtype)
     level = _cosine_sums(gains * coefficients * scale) + mean
     # The diagonal of the smoother, Σ_k gains_k·(scale_k·cos)², from cos² = (1 + cos of twice the angle)/2.
-    leverage = (jnp.sum(gains) + _cosine_sums(gains, twice=True) - gains[0]) / number
+    freedom = jnp.sum(gains)
+    leverage = (freedom + _cosine_sums(gains, twice=True) - gains[0]) / number
     leverage = jnp.clip(leverage, 0, LARGEST_LEVERAGE)
     left_out = (level - leverage * kept) / (1 - leverage)
     variance = 1 / (1 - leverage)
     likelihood = -jnp.sum((values - left_out) ** 2 / variance + jnp.log(variance)) / 2
-    return Curve(level, leverage, left_out, likelihood)
+    return Curve(level, leverage, left_out, likelihood, freedom > LARGEST_LEVERAGE * number)
 
 
 def _gains(coefficients, cutoffs):

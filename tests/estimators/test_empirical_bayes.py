@@ -497,6 +497,15 @@ def test_an_order_that_means_nothing_costs_little(s, epsilon):
     assert found[:, 0].mean() <= 1.1 * found[:, 1].mean() + 3 * slack
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("epsilon", [2.5, 3.0])
+def test_a_curve_that_follows_every_count_is_not_believed(epsilon):
+    """Counts that alternate, many deviations apart, were believed to depart from a curve: up to 40 times the error."""
+    shares = np.where(np.arange(50) % 2, 1.5, 0.5) / 50
+    found = errors_of_both(shares, 1_000_000, epsilon)
+    np.testing.assert_allclose(found[:, 0], found[:, 1], rtol=0.01)
+
+
 @pytest.mark.long  # a program of its own
 def test_a_spike_on_a_smooth_curve_is_kept():
     shares = 0.7 * bell(100)

@@ -76,3 +76,4 @@ def test_it_is_finite_where_nothing_is_smooth():
             assert np.isfinite(np.asarray(leaf)).all()
         assert curve.leverage.min() >= 0
         assert curve.leverage.max() <= 0.99 + 1e-6
+        assert curve.interpolates == (np.ptp(values) > 0)
