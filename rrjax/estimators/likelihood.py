@@ -27,7 +27,7 @@ from rrjax.data.arguments import as_counts, as_distribution, as_scalar, count_su
 from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
-from rrjax.numerics.sharding import with_sharding_of
+from rrjax.numerics.sharding import by_platform, with_sharding_of
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
 
@@ -163,12 +163,18 @@ def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Floa
 def _nll(theta, counts, epsilon):
     phi, usable = shares(counts, epsilon)
     terms = terms_of_nll(theta, phi, epsilon)
-    # The logarithms are used twice, so XLA computes them in a separate, vectorized pass on a CPU. Inside the
-    # compensated sum they would be scalar, at six times the cost.
-    plain = jnp.sum(terms)
-    total = jnp.where(jnp.isfinite(plain), accurate_sum(terms), plain)
+    total = by_platform(terms, cpu=_sum_of_separate, elsewhere=accurate_sum)
     loss = jnp.log1p((counts.shape[0] - 1) * jnp.exp(-epsilon)) - total
-    return jnp.where(usable & ~jnp.any(jnp.isnan(theta)), loss, jnp.nan)
+    return jnp.where(usable, loss, jnp.nan)
+
+
+def _sum_of_separate(terms):
+    """The accurate sum of terms whose logarithms are computed in a pass of their own, because they are used twice.
+
+    Inside the compensated sum they would be scalar on a CPU, at six times the cost. A GPU would write and read it.
+    """
+    plain = jnp.sum(terms)
+    return jnp.where(jnp.isfinite(plain), accurate_sum(terms), plain)
 
 
 def terms_of_nll(
@@ -184,7 +190,7 @@ def terms_of_nll(
     # μ = (u + (1 − u)·θ) / (1 + (K − 1)·u); near u = 1 the logarithm is taken of the complement.
     u, one_minus_u = jnp.exp(-epsilon), -jnp.expm1(-epsilon)
     far = epsilon > 1
-    share = jnp.where(phi > 0, theta, 1)
+    share = jnp.where((phi > 0) | jnp.isnan(theta), theta, 1)
 
     def of_mixture():
         mixture = u + one_minus_u * share
@@ -234,9 +240,9 @@ def rounding_of_score(
 @program
 def _certificate(theta, counts, epsilon):
     rounding = rounding_of_score(theta, counts, epsilon)
-    found = _judged(theta, _score(theta, counts, epsilon), rounding)
+    found = _judged(theta, slopes(theta, counts, epsilon), rounding)
     on_simplex = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
-    distance = jnp.where(on_simplex | jnp.isnan(found.gap), _distance(theta, found.gap, epsilon), jnp.inf)
+    distance = jnp.where(on_simplex, _distance(theta, found.gap, epsilon), found.l1_bound)
     return found._replace(l1_bound=distance)
 
 
@@ -258,19 +264,20 @@ def _distance(theta, gap, epsilon):
     return (jnp.sqrt(2 * inside) * reach + excess) * (1 + 16 * eps)
 
 
-def _judged(theta, direction, rounding):
-    """The certificate of θ with this score, without `l1_bound`."""
-    steepest = jnp.maximum(jnp.max(direction), 0)
+def _judged(theta, slope, rounding):
+    """The certificate of θ with these slopes, without `l1_bound`."""
+    mean, supported = accurate_sum(theta * slope), theta > 0
+    # Extremes of the score slope − mean, because rounding keeps an order. The score would be written and read.
+    steepest = jnp.maximum(jnp.max(slope) - mean, 0)
+    highest = jnp.max(jnp.where(supported, slope, -jnp.inf))
+    lowest = jnp.min(jnp.where(supported, slope, jnp.inf))
     # Rounded up, because a logarithm that XLA vectorizes is off by up to a hundred units in the last place.
     gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(theta.dtype).eps)
     violation = jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta))
-    return Certificate(
-        gap=gap,
-        l1_bound=jnp.where(jnp.isnan(gap), gap, jnp.inf),
-        stationarity=jnp.max(jnp.where(theta <= 0, 0, jnp.abs(direction))),  # NaN if theta is NaN
-        dual_infeasibility=steepest,
-        simplex_violation=violation,
-    )
+    stationarity = jnp.maximum(jnp.maximum(highest - mean, mean - lowest), 0)
+    found = Certificate(gap, jnp.full_like(gap, jnp.inf), stationarity, steepest, violation)
+    # On a CPU, XLA's maximum of thousands of numbers may leave out those that are not numbers.
+    return jax.tree.map(lambda each: jnp.where(jnp.isnan(mean), mean, each), found)
 
 
 @program
@@ -291,7 +298,7 @@ def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
 
 def certificate_of_slopes(theta: Float[Array, " K"], slope: Float[Array, " K"]) -> Certificate:
     """The certificate of θ, from the slopes of a mixture at θ."""
-    return _judged(theta, _centred(theta, slope), rounding_of_slopes(slope))
+    return _judged(theta, slope, rounding_of_slopes(slope))
 
 
 def rounding_of_slopes(slope: Float[Array, " K"]) -> Float[Array, ""]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_distribution
-from rrjax.numerics.sums import accurate_sum
+from rrjax.numerics.sums import accurate_sum, largest
 
 __all__ = [
     "kl_divergence",
@@ -96,7 +96,7 @@ def max_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
         Array(0.25, dtype=float32)
     """
     estimate, truth = _pair(estimate, truth)
-    return jnp.max(jnp.abs(estimate - truth))
+    return largest(jnp.abs(estimate - truth))
 
 
 def kl_divergence(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
@@ -161,7 +161,7 @@ def kolmogorov(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
         >>> rrjax.metrics.kolmogorov([0.5, 0.5, 0.0], [0.5, 0.0, 0.5])
         Array(0.5, dtype=float32)
     """
-    return jnp.max(_cumulative_gaps(estimate, truth))
+    return largest(_cumulative_gaps(estimate, truth))
 
 
 def _cumulative_gaps(estimate, truth):

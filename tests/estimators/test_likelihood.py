@@ -263,6 +263,12 @@ def test_the_certificate_is_finite_at_extreme_epsilon(epsilon):
     assert np.isfinite(rrjax.certificate([0.5, 0.5, 0, 0, 0], counts, epsilon).gap)
 
 
-def test_of_what_is_no_number_nothing_is_certified():
-    found = rrjax.certificate(np.full(3, np.nan, FLOAT), [3, 2, 1], 1.0)
-    assert all(np.isnan(value) for value in found)
+@pytest.mark.parametrize("size", [3, 10_000])  # of more numbers than 4,000, XLA's maximum drops those that are none
+def test_of_what_is_no_number_nothing_is_certified(size):
+    uniform, counts = np.full(size, 1 / size, FLOAT), np.arange(size)
+    one = np.append(uniform[:-1], np.nan).astype(FLOAT)
+    for theta, given in ((one, counts), (one * np.nan, counts)):
+        assert np.isnan(rrjax.nll(theta, given, 1.0))
+        assert all(np.isnan(value) for value in rrjax.certificate(theta, given, 1.0))
+    unusable = counts - 2 * (counts == 1)
+    assert all(np.isnan(value) for value in rrjax.certificate(uniform, unusable, 1.0))

@@ -89,6 +89,9 @@ def test_nan_in_nan_out(name):
     function, _ = METRICS[name]
     assert np.isnan(function([np.nan, 0.5], [0.5, 0.5]))
     assert np.isnan(function([0.5, 0.5], [0.5, np.nan]))
+    # XLA's maximum of so many numbers drops those that are none.
+    many = np.full(10_000, 1e-4, FLOAT)
+    assert np.isnan(function(np.append(many[:-1], np.nan).astype(FLOAT), many))
 
 
 @every_metric
