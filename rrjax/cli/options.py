@@ -129,6 +129,13 @@ class StatementFlags:
         list[str] | None,
         _statement(help="The share of some categories together: NAME=LABEL,LABEL or NAME=FIRST:LAST. Repeatable."),
     ] = None
+    within: Annotated[
+        str | None,
+        _statement(
+            help="A column of numbers that were not randomized: --mean and --quantile are of these, within each class "
+            "of --column."
+        ),
+    ] = None
     normal: Annotated[
         bool,
         _statement(
@@ -150,6 +157,9 @@ class StatementFlags:
         """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
             raise UsageError.about("--normal", "applies to --mean, --group, --by and --weights: ask for one of them")
+        other = next((name for name in ("group", "normal", "weights", "population") if self.given.get(name)), None)
+        if self.within is not None and other is not None:
+            raise UsageError.about(f"--{other}", "does not apply to --within, numbers within classes: leave it out")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -275,6 +285,7 @@ def split(flag: str, text: str) -> list[str]:
 
 QUESTIONS = {
     "statements": "--mean, --quantile, --group, --by and --weights",
+    "within": "--within",
     "joint": "--joint",
     "pairs": "--all-pairs",
     "tree": "--tree",
@@ -296,8 +307,8 @@ def ask(reports: Kind, question: str, **given: Any) -> Answer:
         raise _refused(asked, reports.called_kind, reports.instead) if asked else _without(question, reports)
     method = getattr(reports, question)
     given = {name: value for name, value in given.items() if value is not None and value is not False}
-    what = asked if asked and "shares" in reports.questions() else reports.called_kind
-    given = taken(method, what, reports.instead, **given)
+    of_flags = asked if asked and "shares" in reports.questions() else None
+    given = taken(method, of_flags or reports.called_kind, "" if of_flags else reports.instead, **given)
     with show.status("Estimating …"), ending_at_once():
         return method(**given)
 

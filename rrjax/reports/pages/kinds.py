@@ -115,7 +115,11 @@ def column_page(
     """The page about reports of one column; `asked` has arguments of `Reports.statements`, or none."""
     most = None if asked.keys() & {"mean", "quantile", "group"} else top
     asked_for = []
-    if asked:
+    if "within" in asked:
+        numbers = reports.within(asked["within"], **{k: v for k, v in asked.items() if k != "within"}, level=level)
+        caption = f"{quoted(numbers.within)} within each class of {quoted(reports.counted.column)}."
+        asked_for = [*shown([*numbers.blocks(), *numbers.notes], caption), explained(numbers.words)]
+    elif asked:
         statements = reports.statements(**asked, level=level, top=most)
         drawn = all(each.functional.kind == "share" and each.about != "difference" for each in statements.estimates)
         limits = limits_of(statements, 0, "value", "lower", "upper") if drawn else []
