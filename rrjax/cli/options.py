@@ -94,6 +94,32 @@ class Confidence:
             rich_help_panel=CONFIDENCE,
         ),
     ] = False
+    at_any_time: Annotated[
+        bool,
+        typer.Option(
+            "--at-any-time",
+            help="Intervals and marks for reports that are read again and again while they grow, such as every day: "
+            "wider.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = False
+    tuned_to: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="USERS",
+            help="With --at-any-time: where its intervals are narrow. Choose it before you look. By default 10,000.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = None
+    fakes: Annotated[
+        bool,
+        typer.Option(
+            "--fakes",
+            help="A column: how many fake reports would overturn the mark ● of a category, or its absence.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = False
     fdr: Annotated[
         float,
         typer.Option(
@@ -111,7 +137,8 @@ class Confidence:
     def given(self) -> dict[str, Any]:
         """The arguments of questions that were given."""
         level, fdr = (None if value == default else value for value, default in ((self.level, 0.95), (self.fdr, 0.05)))
-        return {"level": level, "simultaneous": self.at_once, "fdr": fdr}
+        looks = {"looks": "any" if self.at_any_time else None, "tuned_to": self.tuned_to}
+        return {"level": level, "simultaneous": self.at_once, "fdr": fdr, "fakes": self.fakes, **looks}
 
 
 _statement = partial(typer.Option, rich_help_panel=STATEMENTS)
@@ -295,6 +322,7 @@ FLAGS = {
     "simultaneous": "--at-once",
     "estimators": "--estimator",
     "columns": "--joint",
+    "looks": "--at-any-time",
     "asked": QUESTIONS["statements"],
 }
 """Flags of arguments with other names."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 if TYPE_CHECKING:
+    from rrjax.inference.intervals import Looks
     from rrjax.reports.classes import ClassStatements
     from rrjax.reports.comparison import Comparison, Truth
     from rrjax.reports.regression import Regression
@@ -119,6 +120,9 @@ class ColumnQuestions(Kind):
         fdr: float = 0.05,
         estimator: str | None = None,
         ordered: bool = False,
+        looks: Looks | None = None,
+        tuned_to: float | None = None,
+        fakes: bool = False,
     ) -> Shares:
         """Estimates the shares of all categories: the closest and the likeliest estimate, intervals, discoveries.
 
@@ -128,6 +132,11 @@ class ColumnQuestions(Kind):
             fdr: False discovery rate of the categories that are significantly above zero, in (0, 1).
             estimator: One estimator of the catalogue in place of the two.
             ordered: Whether neighbours in the domain are similar, as ages are.
+            looks: "any" for intervals and marks that hold at all numbers of users together, so that growing reports may
+                be read every day; they are wider. None for one number of users.
+            tuned_to: With looks "any": the number of users at which the intervals are narrow, to be fixed beforehand;
+                None is 10,000.
+            fakes: Whether to count the fake reports that would overturn each mark, or its absence.
 
         Returns:
             `Shares`, computed in float64.
@@ -143,7 +152,7 @@ class ColumnQuestions(Kind):
         """
         from rrjax.reports.shares import shares_of
 
-        return shares_of(self, level, simultaneous, fdr, estimator, ordered)
+        return shares_of(self, level, simultaneous, fdr, estimator, ordered, looks, tuned_to, fakes)
 
     def compare(
         self: Any,

@@ -118,6 +118,10 @@ def test_the_page_shows_them(timings, invoke):
         (("--within", "time", "--by", "confidence"), "--by"),
         (("--within", "time", "--quantile", "75"), "--quantile"),
         (("--within", "time", "--fdr", "0.1"), "--fdr"),
+        (("--within", "time", "--at-any-time"), "--at-any-time"),
+        (("--mean", "--at-any-time"), "--at-any-time"),
+        (("--group", "a=low", "--fakes"), "--fakes"),
+        (("--tuned-to", "500"), "--tuned-to"),
     ],
 )
 def test_what_does_not_fit_is_refused(timings, invoke, flags, flag):

@@ -73,7 +73,7 @@ class ColumnAnswers:
     @property
     def believed(self) -> Markup:
         """The test of fit, and the noise of the reports."""
-        reports, chance = self.shares.reports, []
+        reports, words, chance = self.shares.reports, self.shares.words, []
         if reports.design is None:
             kind, number = "named" if reports.tallied is None else "supported", reports.num_reports
             by = f"{number * reports.rates.q:,.1f} of the {number:,} reports"
@@ -82,7 +82,8 @@ class ColumnAnswers:
             [
                 *self.tested,
                 *chance,
-                f"Noise: {self.shares.words['noise']}; with four times as many people it would be half of that.",
+                f"Noise: {words['noise']}; with four times as many people it would be half of that.",
+                *([form.sentence(f"Fakes: {words['fakes']}")] if words["fakes"] else []),
                 "Where the intervals of two categories do not overlap, the one with the higher interval has the larger "
                 f"share, with {form.in_full(self.shares.intervals.level)} confidence for all such pairs at once.",
             ]
