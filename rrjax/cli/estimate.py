@@ -113,8 +113,8 @@ def estimate(
 
     rrjax estimate survey.csv --column age --epsilon 1 --domain 0:99 --mean --group "young=0:29" --by region
 
-    rrjax estimate timings.csv --column confidence --within load_time --quantile 0.75 --domain low,high
-    --mechanism coin --parameter rate=@rate
+    rrjax estimate timings.csv --column confidence --within load_time --quantile 0.75
+    --domain low,high --mechanism coin --parameter rate=@rate
 
     rrjax estimate ages.parquet --quantile 0.5 --mean --plot ages.png
 

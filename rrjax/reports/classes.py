@@ -171,28 +171,28 @@ def within_of(
         most = f"{number:,} records × {size:,} classes are more than the limit of {MOST_CELLS:,}"
         raise refusal("column", f"{option('column', '--within')}: {most}", flag="--within", value=column)
     mechanism, values = reports.mechanism_of(there), values[there]
-    parts = {"all": np.ones(number, bool)}
+    levels, parts = ["all"], [np.ones(number, bool)]
     if public is not None:
-        codes, named = public.values[there], public.levels or ()
-        parts |= {level: codes == code for code, level in enumerate(named) if (codes == code).any()}
+        codes = np.unique(public.values[there])
+        levels += [(public.levels or ())[int(code)] for code in codes]
+        parts += [public.values[there] == code for code in codes]
     names = ["mean"] * mean + [*map(form.quantile, quantiles)]
     shape = len(names), len(parts), size
     tail = (1 - level) / (math.prod(shape) if simultaneous else 1)
     given = numbers.values[there], values, mechanism
     found, vectors = np.empty((3, *shape)), np.asarray(mechanism.debias(values))
-    for place, rows in enumerate(parts.values()):
+    for place, rows in enumerate(parts):
         how: dict[str, Any] = {"level": 1 - tail, "where": rows}
         if mean:
             found[:, 0, place] = inference.class_means(*given, **how)
         if quantiles:
             found[:, int(mean) :, place] = inference.class_quantiles(*given, np.asarray(quantiles), **how)
-    labels = np.asarray([str(label) for label in reports.labels], object)
     own = {
         "statement": np.asarray(names, object)[:, None, None],
-        "of": np.asarray([*parts], object)[:, None],
-        "class": labels,
-        "num_reports": np.asarray([rows.sum() for rows in parts.values()])[:, None],
-        "share": np.stack([vectors[rows].mean(axis=0) for rows in parts.values()]),
+        "of": np.asarray(levels, object)[:, None],
+        "class": np.asarray([str(label) for label in reports.labels], object),
+        "num_reports": np.asarray([rows.sum() for rows in parts])[:, None],
+        "share": np.stack([vectors[rows].mean(axis=0) for rows in parts]),
         **dict(zip(("value", "lower", "upper"), found, strict=True)),
     }
     table = {name: np.broadcast_to(each, shape).ravel() for name, each in own.items()}

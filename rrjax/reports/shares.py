@@ -467,12 +467,14 @@ class Shares(Answer):
         places, said = np.concatenate([usual, weakest]), []
         numbers = fakes_of(reports, intervals, places) if self.fakes is None else self.fakes[places]
         for place, number in zip(places, numbers, strict=True):
-            of = f"{number:,} of {reports.num_reports:,} reports ({form.percent(number / reports.num_reports)})"
+            total, share = f"{reports.num_reports:,}", form.percent(number / reports.num_reports)
             if number >= 0 and intervals.discovered[place]:
                 name = form.printable(reports.labels[place])
-                said.append(f"if {of} were fakes, {name}, the weakest marked category, could be empty")
+                fakes = f"{number:,} of {total} reports ({share})"
+                said.append(f"if {fakes} were fakes, {name}, the weakest marked category, could be empty")
             elif number >= 0:
-                said.append(f"{of} would be enough to create a mark, of a category with the median count")
+                fakes = f"{form.number(number, 'more report', 'more reports')} ({share} of {total})"
+                said.append(f"{fakes} would be enough to create a mark, of a category with the median count")
         column = ["how many would overturn the mark of a category, or its absence"] * (self.fakes is not None)
         return "; ".join([*column, *said, "fakes are not detected"]) if said else ""
 
