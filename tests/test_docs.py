@@ -41,6 +41,7 @@ SLOW = {
     "tutorials/questionnaire",
     "tutorials/several-questions",
     "tutorials/survey",
+    "tutorials/timings",
 }
 """Pages that run more than ten seconds."""
 

@@ -113,6 +113,9 @@ def estimate(
 
     rrjax estimate survey.csv --column age --epsilon 1 --domain 0:99 --mean --group "young=0:29" --by region
 
+    rrjax estimate timings.csv --column confidence --within load_time --quantile 0.75
+    --domain low,high --mechanism coin --parameter rate=@rate
+
     rrjax estimate ages.parquet --quantile 0.5 --mean --plot ages.png
 
     rrjax estimate survey.parquet --joint smokes,income
@@ -133,6 +136,9 @@ def estimate(
     given = {"estimator": estimator, "ordered": ordered, "same_people": same_people, **confidence.given}
     if joint.question is not None:
         answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
+    elif asked.within is not None:
+        more = {name: value for name, value in asked.given.items() if name != "within"}
+        answer = ask(found, "within", column=asked.within, **more, **given)
     elif asked.any() or isinstance(found, Numbers):
         listed = isinstance(found, Reports) and not (asked.mean or asked.quantile or asked.group)
         top = output.top if listed or output.top != Output.top else None

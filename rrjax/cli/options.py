@@ -94,6 +94,32 @@ class Confidence:
             rich_help_panel=CONFIDENCE,
         ),
     ] = False
+    at_any_time: Annotated[
+        bool,
+        typer.Option(
+            "--at-any-time",
+            help="Intervals and marks for reports that are read again and again while they grow, such as every day: "
+            "wider.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = False
+    tuned_to: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="USERS",
+            help="With --at-any-time: where its intervals are narrow. Choose it before you look. By default 10,000.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = None
+    fakes: Annotated[
+        bool,
+        typer.Option(
+            "--fakes",
+            help="A column: how many fake reports would overturn the mark ● of a category, or its absence.",
+            rich_help_panel=CONFIDENCE,
+        ),
+    ] = False
     fdr: Annotated[
         float,
         typer.Option(
@@ -111,7 +137,8 @@ class Confidence:
     def given(self) -> dict[str, Any]:
         """The arguments of questions that were given."""
         level, fdr = (None if value == default else value for value, default in ((self.level, 0.95), (self.fdr, 0.05)))
-        return {"level": level, "simultaneous": self.at_once, "fdr": fdr}
+        looks = {"looks": "any" if self.at_any_time else None, "tuned_to": self.tuned_to}
+        return {"level": level, "simultaneous": self.at_once, "fdr": fdr, "fakes": self.fakes, **looks}
 
 
 _statement = partial(typer.Option, rich_help_panel=STATEMENTS)
@@ -128,6 +155,13 @@ class StatementFlags:
     group: Annotated[
         list[str] | None,
         _statement(help="The share of some categories together: NAME=LABEL,LABEL or NAME=FIRST:LAST. Repeatable."),
+    ] = None
+    within: Annotated[
+        str | None,
+        _statement(
+            help="A column of numbers that were not randomized: --mean and --quantile are of these, within each class "
+            "of --column."
+        ),
     ] = None
     normal: Annotated[
         bool,
@@ -150,6 +184,9 @@ class StatementFlags:
         """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
             raise UsageError.about("--normal", "applies to --mean, --group, --by and --weights: ask for one of them")
+        other = next((name for name in ("group", "normal", "weights", "population") if self.given.get(name)), None)
+        if self.within is not None and other is not None:
+            raise UsageError.about(f"--{other}", "does not apply to --within, numbers within classes: leave it out")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -275,6 +312,7 @@ def split(flag: str, text: str) -> list[str]:
 
 QUESTIONS = {
     "statements": "--mean, --quantile, --group, --by and --weights",
+    "within": "--within",
     "joint": "--joint",
     "pairs": "--all-pairs",
     "tree": "--tree",
@@ -284,6 +322,7 @@ FLAGS = {
     "simultaneous": "--at-once",
     "estimators": "--estimator",
     "columns": "--joint",
+    "looks": "--at-any-time",
     "asked": QUESTIONS["statements"],
 }
 """Flags of arguments with other names."""
@@ -296,8 +335,8 @@ def ask(reports: Kind, question: str, **given: Any) -> Answer:
         raise _refused(asked, reports.called_kind, reports.instead) if asked else _without(question, reports)
     method = getattr(reports, question)
     given = {name: value for name, value in given.items() if value is not None and value is not False}
-    what = asked if asked and "shares" in reports.questions() else reports.called_kind
-    given = taken(method, what, reports.instead, **given)
+    of_flags = asked if asked and "shares" in reports.questions() else None
+    given = taken(method, of_flags or reports.called_kind, "" if of_flags else reports.instead, **given)
     with show.status("Estimating …"), ending_at_once():
         return method(**given)
 

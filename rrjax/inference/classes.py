@@ -61,6 +61,7 @@ def class_quantiles(
     num_categories: int | None = None,
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
+    where: ArrayLike | None = None,
 ) -> ClassEstimates:
     r"""Estimates quantiles of known values within each class, where the class of each record was randomized.
 
@@ -77,6 +78,8 @@ def class_quantiles(
         num_categories: K, with ε only.
         level: Scalar in (0, 1): the probability that the interval of one class and quantile covers.
         simultaneous: As for `intervals`: over all classes and quantiles.
+        where: `[N]`, booleans: the records that count, such as those of one country; None for all. Parts of the records
+            are then computed by one compiled program.
 
     Returns:
         `ClassEstimates`, `[K]`, or `[Q, K]` for several quantiles. All NaN under tracing for values that are not finite
@@ -104,12 +107,12 @@ def class_quantiles(
     wanted = _as_points(quantile, "quantile")
     if not isinstance(wanted, Tracer) and not bool(jnp.all((wanted > 0) & (wanted < 1))):
         raise ArgumentError.about("quantile", f"must lie between 0 and 1, such as 0.75, got {quantile}")
-    values, weights = _records(values, reports, epsilon_or_mechanism, num_categories)
+    values, weights, inside = _records(values, reports, epsilon_or_mechanism, num_categories, where)
     z = _deviations(level, simultaneous, weights.shape[1] * max(wanted.size, 1))
     # XLA sorts a million numbers on a CPU several times slower than NumPy.
     known = not isinstance(values, Tracer) and next(iter(values.devices())).platform == "cpu"
     order = jnp.asarray(np.argsort(np.asarray(values))) if known else jnp.argsort(values)
-    return ClassEstimates(*_quantiles(*with_sharding_of((values, order, weights, wanted, z))))
+    return ClassEstimates(*_quantiles(*with_sharding_of((values, order, weights, inside, wanted, z))))
 
 
 def class_means(
@@ -120,6 +123,7 @@ def class_means(
     num_categories: int | None = None,
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
+    where: ArrayLike | None = None,
 ) -> ClassEstimates:
     r"""Estimates means of known values within each class, where the class of each record was randomized.
 
@@ -134,6 +138,7 @@ def class_means(
         num_categories: K, with ε only.
         level: Scalar in (0, 1).
         simultaneous: As for `intervals`: over all classes.
+        where: As for `class_quantiles`.
 
     Returns:
         `ClassEstimates`, `[K]`; NaN as for `class_quantiles`.
@@ -154,9 +159,9 @@ def class_means(
     References:
         Fieller, "Some problems in interval estimation", 1954.
     """
-    values, weights = _records(values, reports, epsilon_or_mechanism, num_categories)
+    values, weights, inside = _records(values, reports, epsilon_or_mechanism, num_categories, where)
     return ClassEstimates(
-        *_means(*with_sharding_of((values, weights, _deviations(level, simultaneous, weights.shape[1]))))
+        *_means(*with_sharding_of((values, weights, inside, _deviations(level, simultaneous, weights.shape[1]))))
     )
 
 
@@ -169,6 +174,7 @@ def class_cdf(
     num_categories: int | None = None,
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
+    where: ArrayLike | None = None,
 ) -> ClassEstimates:
     r"""Estimates the distribution function of known values within each class, where the class was randomized.
 
@@ -183,6 +189,7 @@ def class_cdf(
         num_categories: K, with ε only.
         level: Scalar in (0, 1).
         simultaneous: As for `intervals`: over all classes and points.
+        where: As for `class_quantiles`.
 
     Returns:
         `ClassEstimates`, `[K]`, or `[P, K]` for several points. The limits are in [0, 1]. `value` is not cut, and not
@@ -205,9 +212,9 @@ def class_cdf(
         Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
     """
     points = _as_points(points, "points")
-    values, weights = _records(values, reports, epsilon_or_mechanism, num_categories)
+    values, weights, inside = _records(values, reports, epsilon_or_mechanism, num_categories, where)
     z = _deviations(level, simultaneous, weights.shape[1] * max(points.size, 1))
-    return ClassEstimates(*_fractions(*with_sharding_of((values, weights, points, z))))
+    return ClassEstimates(*_fractions(*with_sharding_of((values, weights, inside, points, z))))
 
 
 def _as_points(given: ArrayLike, name: str) -> Array:
@@ -223,8 +230,13 @@ def _deviations(level: ArrayLike, simultaneous: Simultaneous | None, number: int
     return -ndtri(jnp.exp(jnp.asarray(log_tail(complement(level), simultaneous, number))))
 
 
-def _records(values: Any, reports: Any, given: Any, num_categories: int | None) -> tuple[Array, Array]:
-    """The values `[N]` and the unbiased vectors of the reports `[N, K]`; NaN under tracing for unusable ones."""
+def _records(
+    values: Any, reports: Any, given: Any, num_categories: int | None, where: Any
+) -> tuple[Array, Array, Array]:
+    """The values `[N]`, the unbiased vectors of the reports `[N, K]`, and which records count, `[N]`.
+
+    The vectors are zero for records that do not count, and NaN under tracing for unusable ones.
+    """
     values = as_array(values, "values")
     if values.ndim != 1 or len(values) < 2 or not is_real(values):
         problem = f"must be at least two numbers, [N], got dtype {values.dtype} of shape {values.shape}"
@@ -247,32 +259,43 @@ def _records(values: Any, reports: Any, given: Any, num_categories: int | None) 
     if vectors.shape[:-1] != values.shape:
         problem = f"must be one for each of {len(values)} values, got those of shape {vectors.shape[:-1]}"
         raise ArgumentError.about("reports", problem)
+    inside = jnp.ones(len(values), bool) if where is None else as_array(where, "where")
+    if inside.shape != values.shape or inside.dtype != bool:
+        problem = f"must be a boolean for each of {len(values)} values, got {inside.dtype} of shape {inside.shape}"
+        raise ArgumentError.about("where", problem)
     values = as_real(values, float_dtype())
-    return values, jnp.where(jnp.isfinite(values)[:, None], vectors, jnp.nan)
+    vectors = jnp.where(jnp.isfinite(values)[:, None], vectors, jnp.nan)
+    return values, jnp.where(inside[:, None], vectors, 0), jnp.asarray(inside)
 
 
-def _noise(weights):
+def _noise(weights, inside):
     """The size W of each class, and the coefficients of w² = c₁·w + c₀ by least squares: exact for one mechanism."""
-    first, second = jnp.mean(weights, axis=0), jnp.mean(weights**2, axis=0)
+
+    def mean(terms):
+        return jnp.mean(terms, axis=0, where=inside[:, None])
+
+    first, second = mean(weights), mean(weights**2)
     centred = weights - first
-    spread = jnp.mean(centred**2, axis=0)
+    spread = mean(centred**2)
     flat = spread <= 1e-9 * second
-    slope = jnp.mean(centred * weights**2, axis=0) / jnp.where(flat, 1, spread)
+    slope = mean(centred * weights**2) / jnp.where(flat, 1, spread)
     slope = jnp.where(flat, second / jnp.where(first == 0, 1, first), slope)
     return jnp.sum(weights, axis=0), slope, second - slope * first
 
 
 @jax.jit
-def _quantiles(values, order, weights, quantile, z):
-    size, number = jnp.sum(weights, axis=0), len(values)
-    _, slope, noise = _noise(weights)
-    values = values[order]
+def _quantiles(values, order, weights, inside, quantile, z):
+    size, slope, noise = _noise(weights, inside)
+    places, values = len(values), values[order]
     infinite = jnp.full(1, jnp.inf, values.dtype)
     ends = jnp.concatenate([-infinite, values, infinite])
     # Of equal values only the last one has a sum over all of them.
     last = (ends[1:] > ends[:-1])[:, None]
     below = jnp.concatenate([jnp.zeros_like(weights[:1]), jnp.cumsum(weights[order], axis=0)])
-    before = jnp.arange(number + 1, dtype=values.dtype)[:, None]
+    # Whole numbers are added without rounding; float32 would stop at 2²⁴.
+    counted = jnp.cumsum(inside[order])
+    before = jnp.concatenate([jnp.zeros_like(counted[:1]), counted]).astype(values.dtype)[:, None]
+    number = before[-1]
     rounding = 8 * jnp.finfo(values.dtype).eps * size
 
     def one(part):
@@ -281,7 +304,7 @@ def _quantiles(values, order, weights, quantile, z):
         reach = z * jnp.sqrt(jnp.maximum(spread + slope * jnp.maximum(size, 0) * part * (1 - part), 0))
         value = ends[jnp.argmax(last & (s >= -rounding), axis=0)]
         lower = ends[jnp.argmax(last & (s >= -reach), axis=0)]
-        upper = ends[number + 1 - jnp.argmax((last & (s <= reach))[::-1], axis=0)]
+        upper = ends[places + 1 - jnp.argmax((last & (s <= reach))[::-1], axis=0)]
         none = jnp.isnan(size) | ~((part > 0) & (part < 1)) | jnp.isnan(z)
         # No sum lies within its reach at an end: a class of significantly negative size.
         lower = jnp.where(jnp.any(last & (s >= -reach), axis=0), lower, -jnp.inf)
@@ -293,8 +316,8 @@ def _quantiles(values, order, weights, quantile, z):
 
 
 @jax.jit
-def _means(values, weights, z):
-    number, centre = len(values), jnp.mean(values)
+def _means(values, weights, inside, z):
+    number, centre = jnp.sum(inside, dtype=values.dtype), jnp.mean(values, where=inside)
     away = (values - centre)[:, None]
     size, total = jnp.sum(weights, axis=0), jnp.sum(weights * away, axis=0)
     squares = [jnp.sum(weights**2 * away**power, axis=0) for power in range(3)]
@@ -308,15 +331,15 @@ def _means(values, weights, z):
 
 
 @jax.jit
-def _fractions(values, weights, points, z):
-    size, slope, noise = _noise(weights)
+def _fractions(values, weights, inside, points, z):
+    size, slope, noise = _noise(weights, inside)
     own = slope * jnp.maximum(size, 0)
 
     def one(point):
-        inside = values <= point
-        named = jnp.sum(jnp.where(inside[:, None], weights, 0), axis=0) + 0 * size
-        before = jnp.sum(inside, dtype=values.dtype)
-        quadratic = size**2 + z**2 * (own - noise * len(values))
+        below = inside & (values <= point)
+        named = jnp.sum(jnp.where(below[:, None], weights, 0), axis=0) + 0 * size
+        before = jnp.sum(below, dtype=values.dtype)
+        quadratic = size**2 + z**2 * (own - noise * jnp.sum(inside, dtype=values.dtype))
         linear = named * size + z**2 * (own / 2 - noise * before)
         lower, upper = _roots(quadratic, linear, named**2 - z**2 * noise * before)
         return jnp.where(size > 0, named / size, jnp.nan), jnp.clip(lower, 0, 1), jnp.clip(upper, 0, 1)

@@ -106,33 +106,29 @@ def _overturned(support, num_users, rates, usable, share, log_level):
         return log_above(of_tally(Tally(count[None], number, rates=alone)), share)[0]
 
     def one(count, rates):
-        significant = tail(count, num_users, rates) <= log_level
-        sign = jnp.where(significant, -1, 1).astype(word)
-
-        def overturned(m):
-            # Without all its supporting reports a category is not significant, even if no other report is left.
-            flipped = (tail(count + sign * m, num_users + sign * m, rates) <= log_level) != significant
-            return flipped | (significant & (m >= count))
-
-        # Upwards, double the number until it is significant.
         room = jnp.iinfo(word).max - num_users
-        start = jnp.where(significant, jnp.maximum(count, 1), 1).astype(word)
-        high = lax.while_loop(
-            lambda m: ~overturned(m) & (m < room),
-            lambda m: jnp.where(m > room // 2, room, 2 * m),
-            start,
-        )
-        possible = usable & overturned(high)
-        low = jnp.zeros((), word)
 
-        def halve(state):
-            low, high = state
-            middle = low + (high - low) // 2
-            yes = overturned(middle)
-            return jnp.where(yes, low, middle), jnp.where(yes, middle, high)
+        def looking(state):
+            first, _, low, high = state
+            return first | jnp.where(high < 0, low < room, high - low > 1)
 
-        _, number = lax.while_loop(lambda state: state[1] - state[0] > 1, halve, (low, high))
-        return jnp.where(possible, number, -1), significant & usable
+        def look(state):
+            # One tail for all: of no fakes first; then twice as many until the finding is another one; then halves.
+            first, significant, low, high = state
+            start = jnp.where(significant, jnp.maximum(count, 1), 1)
+            more = jnp.where(low == 0, start, jnp.where(low > room // 2, room, 2 * low))
+            m = jnp.where(first, 0, jnp.where(high < 0, more, low + (high - low) // 2))
+            moved = jnp.where(significant, -m, m)
+            below = tail(count + moved, num_users + moved, rates) <= log_level
+            significant = jnp.where(first, below, significant)
+            # Without all its supporting reports a category is not significant, even if no other report is left.
+            overturned = ~first & ((below != significant) | (significant & (m >= count)))
+            return jnp.zeros_like(first), significant, jnp.where(overturned, low, m), jnp.where(overturned, m, high)
+
+        none = jnp.zeros((), word)
+        yes = jnp.ones((), bool)
+        _, significant, _, high = lax.while_loop(looking, look, (yes, ~yes, none, none - 1))
+        return jnp.where(usable, high, -1), significant & usable
 
     support, num_users = jnp.where(usable, support, 0), jnp.where(usable, num_users, 1)
     number, significant = jax.vmap(one)(support, rates)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rrjax.reports.answer import Answer, Cells
     from rrjax.reports.association import JointShares, Pairs, Tree
     from rrjax.reports.by_respondent import ByRespondentReports
+    from rrjax.reports.classes import ClassStatements
     from rrjax.reports.comparison import Comparison
     from rrjax.reports.difference import Difference, test_difference
     from rrjax.reports.hypotheses import test_equal, test_independence, test_trend
@@ -33,6 +34,7 @@ __all__ = [
     "Answer",
     "ByRespondentReports",
     "Cells",
+    "ClassStatements",
     "ColumnPlan",
     "Comparison",
     "Difference",
@@ -65,6 +67,7 @@ _NAMES = {
     "answer": ("Answer", "Cells"),
     "association": ("JointShares", "Pairs", "Tree"),
     "by_respondent": ("ByRespondentReports",),
+    "classes": ("ClassStatements",),
     "comparison": ("Comparison",),
     "difference": ("Difference", "test_difference"),
     "hypotheses": ("test_equal", "test_independence", "test_trend"),

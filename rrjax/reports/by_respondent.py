@@ -41,7 +41,7 @@ class ByRespondentReports(Groups):
         ...     frame, column="answer", domain="0:1", mechanism="crosswise", parameters={"innocuous": "@p"}
         ... )
         >>> [each.mechanism.note for each in reports.parts.values()], reports.questions()
-        (['innocuous 0.25', 'innocuous 0.75'], ['shares', 'regress'])
+        (['innocuous 0.25', 'innocuous 0.75'], ['shares', 'within', 'regress'])
     """
 
     called_kind: ClassVar[str] = "answers to several designs"
@@ -82,12 +82,12 @@ class ByRespondentReports(Groups):
             "warnings": self.warnings,
         }
 
-    # What a regression asks of reports; see `regression_of`.
+    # What `regression_of` and `within_of` ask of reports.
     @property
     def files(self) -> Source:
         """The files, or the data frame."""
         if self.from_counts:
-            raise refusal("counts", f"{option('counts')}: a regression needs a row for each answer")
+            raise refusal("counts", f"{option('counts')}: this question needs a row for each answer")
         return dataclasses.replace(self.source, column=self.counted.column)
 
     @property
@@ -115,6 +115,7 @@ class ByRespondentReports(Groups):
         return ByRespondent([each.mechanism for each in self.parts.values()], np.maximum(self._which[kept], 0))
 
     regress = ColumnQuestions.regress
+    within = ColumnQuestions.within
 
 
 def column_in(value: Any) -> str | None:

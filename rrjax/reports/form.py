@@ -59,6 +59,11 @@ def printable(label: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
 
 
+def quantile(probability: float) -> str:
+    """The name of a quantile: median, 75 % quantile."""
+    return "median" if probability == 0.5 else f"{100 * probability:.4g} % quantile"
+
+
 def share(estimate: float | np.ndarray) -> str:
     """An estimated share in percent; without digits below 0.0001 %, the tolerance of iterations."""
     value = float(estimate)

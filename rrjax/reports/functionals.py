@@ -224,7 +224,7 @@ def parts_of(
                 value=name,
             )
     values = reports.reports(option("by" if weighted_by is None else "weights"))
-    public = None if by is None else _levels(source, by)
+    public = None if by is None else levels_of(source, by)
     weights = None if weighted_by is None else read_weights(dataclasses.replace(source, column=weighted_by))
     source.check_unchanged()
     answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
@@ -256,7 +256,8 @@ def _counted(reports: Reports, rows: np.ndarray) -> Any:
     return counts if reports.design is None else reports.design.tally_of_counts(counts)
 
 
-def _levels(source: io.Source, by: str) -> Covariate:
+def levels_of(source: io.Source, by: str) -> Covariate:
+    """Reads a public column with few levels."""
     public = read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
     number = len(public.levels or ())
     if number > MOST_LEVELS:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 if TYPE_CHECKING:
+    from rrjax.inference.intervals import Looks
+    from rrjax.reports.classes import ClassStatements
     from rrjax.reports.comparison import Comparison, Truth
     from rrjax.reports.regression import Regression
     from rrjax.reports.shares import Shares
@@ -22,6 +24,7 @@ QUESTIONS = (
     "group",
     "by",
     "statements",
+    "within",
     "joint",
     "pairs",
     "tree",
@@ -117,6 +120,9 @@ class ColumnQuestions(Kind):
         fdr: float = 0.05,
         estimator: str | None = None,
         ordered: bool = False,
+        looks: Looks | None = None,
+        tuned_to: float | None = None,
+        fakes: bool = False,
     ) -> Shares:
         """Estimates the shares of all categories: the closest and the likeliest estimate, intervals, discoveries.
 
@@ -126,6 +132,11 @@ class ColumnQuestions(Kind):
             fdr: False discovery rate of the categories that are significantly above zero, in (0, 1).
             estimator: One estimator of the catalogue in place of the two.
             ordered: Whether neighbours in the domain are similar, as ages are.
+            looks: "any" for intervals and marks that hold at all numbers of users together, so that growing reports may
+                be read every day; they are wider. None for one number of users.
+            tuned_to: With looks "any": the number of users at which the intervals are narrow, to be fixed beforehand;
+                None is 10,000.
+            fakes: Whether to count the fake reports that would overturn each mark, or its absence.
 
         Returns:
             `Shares`, computed in float64.
@@ -141,7 +152,7 @@ class ColumnQuestions(Kind):
         """
         from rrjax.reports.shares import shares_of
 
-        return shares_of(self, level, simultaneous, fdr, estimator, ordered)
+        return shares_of(self, level, simultaneous, fdr, estimator, ordered, looks, tuned_to, fakes)
 
     def compare(
         self: Any,
@@ -338,6 +349,48 @@ class ColumnQuestions(Kind):
         given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, "weights": weights}
         given |= {"population": population, "normal": normal, "level": level, "top": top}
         return self.statements(by=column, **given)
+
+    def within(
+        self: Any,
+        column: str,
+        *,
+        mean: bool = False,
+        quantile: float | Iterable[float] = (),
+        by: str | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> ClassStatements:
+        r"""Estimates means and quantiles of public numbers within each class, where the class was randomized.
+
+        Args:
+            column: A column of the same file with numbers that were not randomized, such as load times.
+            mean: Whether to estimate the mean.
+            quantile: Quantiles, each in (0, 1). Without mean and quantile it is the median.
+            by: A public column of the file: the same for each of its levels.
+            level: Confidence level of each interval, in (0, 1).
+            simultaneous: Whether all intervals hold together with that confidence, not each.
+
+        Returns:
+            `ClassStatements`, computed in float64 by `inference.class_quantiles` and `inference.class_means`.
+
+        Raises:
+            DataError: A file or a column that cannot be used, such as one with other values than numbers.
+            ArgumentError: A column that was randomized, or a level or a quantile outside of (0, 1).
+
+        Example:
+            >>> import pathlib, rrjax, tempfile
+            >>> rows = [f"{'low' if place % 3 else 'high'},{place % 7 + place % 3}" for place in range(600)]
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder, "timings.csv")
+            ...     _ = path.write_text("\n".join(["confidence,seconds", *rows]))
+            ...     given = {"mechanism": "coin", "parameters": {"rate": 0.4}, "domain": ["low", "high"]}
+            ...     found = rrjax.read(path, column="confidence", **given).within("seconds", quantile=0.75)
+            >>> found.columns["class"].tolist(), found.columns["value"].tolist()
+            (['low', 'high'], [6.0, 4.0])
+        """
+        from rrjax.reports.classes import within_of
+
+        return within_of(self, column, mean, quantile, by, level, simultaneous)
 
     def regress(
         self: Any,

@@ -14,20 +14,20 @@ import jax
 import numpy as np
 
 import rrjax
-from rrjax import inference
 from rrjax.data.errors import ArgumentError, check_rate, option, refusal
-from rrjax.data.tally import num_tests, support_data
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS, Estimator
 from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZER
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
+from rrjax.reports.intervals import USERS, ShareIntervals, fakes_of, share_intervals, share_limits
 from rrjax.reports.reports import Reports
-from rrjax.reports.testing import check_contradictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from rrjax.inference.intervals import Looks
 
 SIMPLEX_TOLERANCE = {"float64": 1e-9, "float32": 1e-6}
 """Limit of the distance of a distribution from the simplex, which rounding explains."""
@@ -151,59 +151,6 @@ def side_by_side(tasks: Iterable[Callable[[], Any]]) -> list[Any]:
         return [each.result() for each in running]
 
 
-@dataclasses.dataclass(frozen=True)
-class ShareIntervals:
-    """Exact intervals of all shares, and which categories are significantly above zero."""
-
-    level: float
-    fdr: float
-    at_once: bool
-    lower: np.ndarray
-    """`[K]`, lower limits of the shares; NaN without an interval."""
-    upper: np.ndarray
-    discovered: np.ndarray
-    """`[K]`, which categories are significantly above zero, at the false discovery rate."""
-    num_tests: int
-    """Number of categories that say something of their own: one of two, whose shares add up to one."""
-
-    def misses(self, theta: np.ndarray) -> np.ndarray:
-        """Which shares of an estimate lie outside their intervals, by more than rounding."""
-        slack = 1e-9
-        return (theta < self.lower - slack) | (theta > self.upper + slack)
-
-    @property
-    def simultaneous(self) -> bool:
-        """Whether all intervals hold together at their level."""
-        return self.at_once or self.num_tests == 1
-
-    @property
-    def contradicted(self) -> np.ndarray:
-        """Which categories have no interval, because no share explains so few or so many reports."""
-        return np.isnan(self.lower)
-
-    @property
-    def title(self) -> str:
-        """The heading of their column."""
-        return form.interval(self.level)
-
-
-def share_intervals(reports: Reports, level: float, fdr: float, at_once: bool) -> ShareIntervals:
-    """Computes exact intervals and discoveries; adds warnings to the reports if no share explains its reports."""
-    given = reports.support_arguments
-    simultaneous = "bonferroni" if at_once else None
-    lower, upper = map(np.asarray, inference.intervals(*given, level, simultaneous=simultaneous))
-    discovered = np.asarray(inference.discoveries(*given, fdr, dependence=reports.mechanism.dependence))
-    check_contradictions(reports)
-    return ShareIntervals(level, fdr, at_once, lower, upper, discovered, int(num_tests(support_data(*given))))
-
-
-def simultaneous_limits(reports: Reports, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The limits of all shares, `[K]` each, which hold together."""
-    with jax.enable_x64(True):
-        found = inference.intervals(*reports.support_arguments, level, simultaneous="bonferroni")
-    return np.asarray(found.lower), np.asarray(found.upper)
-
-
 def largest_of(theta: np.ndarray, top: int) -> np.ndarray:
     """Numbers of the categories with the largest shares, in decreasing order; ties in the order of the domain."""
     if top < 1:
@@ -243,6 +190,7 @@ def share_figure(
     level: float,
     titles: Mapping[str, str] | None = None,
     ax: Axes | None = None,
+    tuned_to: float | None = None,
 ) -> Figure:
     """Draws estimates with simultaneous intervals, because the figure shows the largest categories.
 
@@ -252,14 +200,14 @@ def share_figure(
     from rrjax.figures import estimate_figure
 
     drawn = slice(None) if reports.yes is None else [reports.yes]
-    lower, upper = (limit[drawn] for limit in simultaneous_limits(reports, level))
+    lower, upper = (limit[drawn] for limit in share_limits(reports, level, tuned_to=tuned_to))
     return estimate_figure(
         reports.labels[drawn],
         {estimate.estimator.name: estimate.theta[drawn] for estimate in estimates},
         standard_error=reports.standard_error,
         truth=None if truth is None else truth[drawn],
         limits=(lower, upper),
-        limits_label=f"{form.interval(level)}, all at once",
+        limits_label=f"{form.interval(level)}, all at once" + " and at any time" * (tuned_to is not None),
         found=lower > 0,
         title=f"{reports.called} in column {reports.counted.column}, "
         f"K = {reports.num_categories:,}, ε = {reports.epsilon:.4g}",
@@ -297,7 +245,7 @@ def of_reports(reports: Reports) -> dict[str, str]:
 class Shares(Answer):
     """The shares of all categories: the closest and the likeliest estimate, or one that was named, and intervals.
 
-    `columns` are `[K]` each: label, count, the estimates, lower, upper, discovered.
+    `columns` are `[K]` each: label, count, the estimates, lower, upper, discovered and, if they are asked for, fakes.
     """
 
     reports: Reports
@@ -306,6 +254,8 @@ class Shares(Answer):
     intervals: ShareIntervals
     named: bool = False
     """Whether the estimator was named."""
+    fakes: np.ndarray | None = None
+    """`[K]`, how many fake reports would overturn each mark, or its absence, if that was asked for."""
 
     @property
     def estimate(self) -> Estimate:
@@ -335,7 +285,8 @@ class Shares(Answer):
         thetas = {name: each.theta for name, each in zip(self.names, self.estimates, strict=True)}
         found = {"label": self.reports.labels, "count": self.reports.counts, **thetas}
         limits = {"lower": self.intervals.lower, "upper": self.intervals.upper}
-        return found | limits | {"discovered": self.intervals.discovered}
+        found |= limits | {"discovered": self.intervals.discovered}
+        return found | ({} if self.fakes is None else {"fakes": self.fakes})
 
     @property
     def _apart(self) -> float:
@@ -385,18 +336,21 @@ class Shares(Answer):
         place = int(np.argmax(estimate.theta)) if reports.yes is None else reports.yes
         limits = self.limits
         if not intervals.simultaneous:  # the largest was picked after looking
-            limits = simultaneous_limits(reports, intervals.level)
+            limits = share_limits(reports, intervals.level, tuned_to=intervals.tuned_to)
         interval = form.between(limits[0][place], limits[1][place])
+        sample = "; it holds for the population too, if the users are a random sample of it"
+        if intervals.tuned_to is not None:
+            sample = " and all numbers of users, of the population of which these are a random sample"
         about = "an unknown share" if self._undetermined else form.share(estimate.theta[place])
         note = "" if reports.design is None else f" ({reports.design.note})"
         made = f"was randomized by {reports.mechanism.name}{note} with ε = {reports.epsilon:.4g}"
+        made = made if reports.standard_error else "was told directly, without protection"
         users = f"{reports.num_reports:,} {'simulated ' if reports.simulated else ''}users"
         return (
             f"{about} of these {users} have {form.printable(reports.labels[place])} as {reports.counted.column} "
             f"({form.in_full(intervals.level)} confidence interval {interval}, simultaneous for all "
-            f"{reports.num_categories:,} categories; it holds for the population too, if the users are a random sample "
-            f"of it). Each value {made if reports.standard_error else 'was told directly, without protection'}; "
-            f"the estimate is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
+            f"{reports.num_categories:,} categories{sample}). Each value {made}; the estimate "
+            f"is that of {estimate.estimator.name} in rrjax {rrjax.__version__}."
         )
 
     @property
@@ -407,6 +361,7 @@ class Shares(Answer):
             **{name: each.facts() for name, each in zip(self.names, self.estimates, strict=True)},
             "level": intervals.level,
             "at_once": intervals.at_once,
+            "tuned_to": intervals.tuned_to,
             "fdr": intervals.fdr,
             "num_discovered": int(intervals.discovered.sum()),
             "num_contradicted": int(intervals.contradicted.sum()),
@@ -418,8 +373,8 @@ class Shares(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        intervals, size = self.intervals, self.reports.num_categories
-        number, rate = int(intervals.discovered.sum()), f"false discovery rate {form.in_full(intervals.fdr)}"
+        intervals, size, rate = self.intervals, self.reports.num_categories, self._rate
+        number = int(intervals.discovered.sum())
         rest = "" if number == size else "; the others may be rare or empty"
         are = "is" if number == 1 else "are"
         significant = f"● {number:,} of {size:,} categories {are} significantly above zero ({rate}){rest}."
@@ -435,7 +390,17 @@ class Shares(Answer):
             )
         if intervals.contradicted.all():
             return []
-        return [significant, which, *filter(None, [self.advice])]
+        any_time = "This holds at all numbers of users together: the reports may be read again whenever some are added."
+        said = [significant, which, *([] if intervals.tuned_to is None else [any_time])]
+        return [*said, *filter(None, [self.advice])]
+
+    @property
+    def _rate(self):
+        """The error of the marks, in words."""
+        rate = form.in_full(self.intervals.fdr)
+        if self.intervals.tuned_to is None:
+            return f"false discovery rate {rate}"
+        return f"at any time; a mark of an empty category ever appears with probability {rate} at most"
 
     @property
     def cautions(self) -> list[str]:
@@ -474,16 +439,44 @@ class Shares(Answer):
         marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
         if not intervals.simultaneous:
             marks = "among many categories some intervals exclude zero by chance, and these have no mark"
+        any_time, average = "", f"of the marked categories at most {form.in_full(intervals.fdr)} are empty, on average"
+        marked = f"{average} (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}"
+        if intervals.tuned_to is not None:
+            marked, any_time = self._rate, f"for any number of looks, narrow at {intervals.tuned_to:,.0f} users; "
         empty = "an empty category" if reports.yes is None else "the share of yes where it is zero"
         return words | {
             "certificate": self._certificate,
-            intervals.title: "exact, also where the share is zero; an interval is about one share, and an estimate, "
-            "which makes all shares fit together, may lie outside",
-            "●": f"significantly above zero: of the marked categories at most {form.in_full(intervals.fdr)} are empty, "
-            f"on average (false discovery rate: {option('fdr', '`rrjax estimate --fdr`')} sets it); {marks}",
+            intervals.title: f"{any_time}exact, also where the share is zero; an interval is about one share, and an "
+            "estimate, which makes all shares fit together, may lie outside",
+            "●": f"significantly above zero: {marked}",
             "noise": f"standard error of the unbiased estimate of {empty}: {form.percent(reports.standard_error)}",
+            "fakes": self._of_fakes,
             "to publish": self.to_publish,
         }
+
+    @property
+    def _of_fakes(self):
+        """How many fakes would be enough for a finding, in words; empty for intervals that hold at any time."""
+        reports, intervals = self.reports, self.intervals
+        if intervals.tuned_to is not None:
+            return ""
+        others, marked = np.flatnonzero(~intervals.discovered), np.flatnonzero(intervals.discovered)
+        # A category with as many reports as most of those without a mark, and the marked one that is nearest to zero.
+        usual = others[np.argsort(reports.counts[others], kind="stable")[len(others) // 2 : len(others) // 2 + 1]]
+        weakest = marked[np.argsort(intervals.lower[marked], kind="stable")[:1]]
+        places, said = np.concatenate([usual, weakest]), []
+        numbers = fakes_of(reports, intervals, places) if self.fakes is None else self.fakes[places]
+        for place, number in zip(places, numbers, strict=True):
+            total, share = f"{reports.num_reports:,}", form.percent(number / reports.num_reports)
+            if number >= 0 and intervals.discovered[place]:
+                name = form.printable(reports.labels[place])
+                fakes = f"{number:,} of {total} reports ({share})"
+                said.append(f"if {fakes} were fakes, {name}, the weakest marked category, could be empty")
+            elif number >= 0:
+                fakes = f"{form.number(number, 'more report', 'more reports')} ({share} of {total})"
+                said.append(f"{fakes} would be enough to create a mark, of a category with the median count")
+        column = ["how many would overturn the mark of a category, or its absence"] * (self.fakes is not None)
+        return "; ".join([*column, *said, "fakes are not detected"]) if said else ""
 
     @property
     def _certificate(self):
@@ -510,6 +503,8 @@ class Shares(Answer):
             ),
             ("", first, lambda share: "█" * round(BAR * max(float(share), 0) / widest)),
         ]
+        if self.fakes is not None:
+            more.insert(1, ("fakes", self.fakes, lambda number: f"{number:,}" if number >= 0 else "–"))
         shown = [(heading, each.theta) for heading, each in zip(self.headings, self.estimates, strict=True)]
         return cells_of(self.reports, shown, top, more, bars=True)
 
@@ -520,13 +515,30 @@ class Shares(Answer):
     def figure(self, ax: Axes | None = None) -> Figure:
         """The largest categories with simultaneous intervals, and all shares by rank."""
         titles = {each.estimator.name: named for each, named in zip(self.estimates, self.headings, strict=True)}
-        return share_figure(self.reports, self.estimates, None, self.intervals.level, titles, ax)
+        intervals = self.intervals
+        return share_figure(self.reports, self.estimates, None, intervals.level, titles, ax, intervals.tuned_to)
 
 
 def shares_of(
-    reports: Reports, level: float, simultaneous: bool, fdr: float, estimator: str | None, ordered: bool
+    reports: Reports,
+    level: float,
+    simultaneous: bool,
+    fdr: float,
+    estimator: str | None,
+    ordered: bool,
+    looks: Looks | None,
+    tuned_to: float | None,
+    fakes: bool,
 ) -> Shares:
     """See `Reports.shares`."""
+    if fakes and looks is not None:
+        raise refusal("fakes", f"{option('fakes')} is of marks at a single look: leave it out", value=fakes)
+    if looks not in (None, "any"):
+        raise refusal("looks", f"{option('looks')} is None or 'any', got {looks!r}", value=looks)
+    if looks is None and tuned_to is not None:
+        any_time = option('looks="any"', "--at-any-time")
+        raise refusal("tuned_to", f"{option('tuned_to')} is of {any_time}: leave it out", value=tuned_to)
+    tuned_to = None if looks is None else USERS if tuned_to is None else tuned_to
     check_rate("level", level)
     check_rate("fdr", fdr, small=True)
     if estimator is not None:
@@ -538,6 +550,7 @@ def shares_of(
     likeliest = LIKELIEST if reports.tallied is None else MAXIMIZER
     if estimator is None and reports.arguments_for(ESTIMATORS[likeliest]) is not None:
         names.append(likeliest)
-    tasks = [partial(estimated, reports, name) for name in names]
-    *estimates, intervals = side_by_side([*tasks, partial(share_intervals, reports, level, fdr, simultaneous)])
-    return Shares(reports, estimates, intervals, estimator is not None)
+    tasks: list[Any] = [partial(estimated, reports, name) for name in names]
+    tasks.append(partial(share_intervals, reports, level, fdr, simultaneous, tuned_to))
+    *estimates, intervals = side_by_side(tasks)
+    return Shares(reports, estimates, intervals, estimator is not None, fakes_of(reports, intervals) if fakes else None)

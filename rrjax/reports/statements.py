@@ -266,8 +266,7 @@ def _quantile(probability: float) -> Functional:
     if not sys.float_info.min <= probability < 1:
         problem = f"must lie between 0 and 1 (0.5 is the median), got {probability:g}"
         raise refusal("quantile", f"{option('quantile')} {problem}", value=probability)
-    name = "median" if probability == 0.5 else f"{100 * probability:.4g} % quantile"
-    return Functional(name, "quantile", None, probability)
+    return Functional(form.quantile(probability), "quantile", None, probability)
 
 
 def _numbers(reports: Reports) -> np.ndarray:

@@ -23,6 +23,7 @@ VISITS = "reports.csv --column visits --epsilon 1 --domain 0:5"
 COUNTED = "counts.csv --column city --counts n --epsilon 1"
 ODD = "contradicted.csv --column visits --counts n --epsilon 1 --domain 0:5"
 SMOKES = "reports.csv --outcome smokes --domain yesno.txt --epsilon 1"
+WITHIN = "reports.csv --column smokes --domain yesno.txt --epsilon 1 --within age"
 ANSWER = "--column answer --domain yesno.txt"
 WARNER = "--mechanism warner --parameter truth_probability=0.3"
 FORCED = f"forced-response.csv {ANSWER} {golden.DICE}"
@@ -38,6 +39,8 @@ LINES = {
     "estimate-explain": f"estimate {REPORTS} --explain",
     "estimate-top": f"estimate {REPORTS} --top 2 --out all.tsv",
     "estimate-at-once": f"estimate {REPORTS} --at-once --level 0.9 --fdr 0.2 --out all.jsonl",
+    "estimate-at-any-time": f"estimate {REPORTS} --at-any-time --tuned-to 1000 --explain",
+    "estimate-fakes": f"estimate {REPORTS} --fakes --out all.csv",
     "estimate-counts": f"estimate {COUNTED} --domain cities.txt --out all.parquet",
     "estimate-counts-no-domain": f"estimate {COUNTED}",
     "estimate-parquet": "estimate city.parquet --out all.csv",
@@ -83,6 +86,7 @@ LINES = {
     "statements-by-shares": "estimate city.parquet --by region --top 2 --out all.csv",
     "statements-weighted-shares": "estimate city.parquet --weights weight --top 3",
     "statements-narrow": f"estimate {VISITS} --mean --group often=3:5 --by region",
+    "within": f"estimate {WITHIN} --mean --quantile 0.9 --by region --explain --out all.csv",
     # Columns apart
     "apart-column": "estimate sampled.parquet --column smokes",
     "joint": "estimate levels.parquet --joint smokes,visits --out all.csv",
@@ -141,6 +145,7 @@ LINES = {
     "audit-design": "audit --mechanism warner --parameter truth_probability=0.7 --draws 20000 --level 0.999999",
     # Pages
     "report": f"report {REPORTS} --title 'Where people live' --out page.html",
+    "report-within": f"report {WITHIN} --quantile 0.75 --out page.html",
     "report-statements": "report city.parquet --group 'south=Rome,Lima' --by region --top 3 --out page.html",
     "report-ordered": f"report {VISITS} --ordered --mean --quantile 0.5 --out page.html",
     "report-contradicted": f"report {ODD} --out page.html",

@@ -162,6 +162,20 @@ def test_order_and_transformations_do_not_matter():
         np.testing.assert_allclose(batch.value[1], plain.value, rtol=10 * RTOL)
 
 
+def test_records_that_do_not_count_change_nothing():
+    design = by_record(400)
+    values, labels, _ = records(400, 0.4, design)
+    where = np.random.default_rng(5).random(400) < 0.6
+    some = ByRespondent(design.designs, np.asarray(design.which)[where])
+    for function in (
+        lambda *given, **more: class_quantiles(*given, [0.1, 0.75], **more),
+        class_means,
+        lambda *given, **more: class_cdf(*given, [0.5, 1.0], **more),
+    ):
+        wanted = function(values[where], labels[where], some)
+        np.testing.assert_allclose(function(values, labels, design, where=where), wanted, rtol=20 * RTOL)
+
+
 def test_a_class_that_may_have_no_records_has_no_limits():
     values, labels, _ = records(300, 0.0, Coin(2, 0.8), seed=4)
     for found in (class_quantiles(values, labels, Coin(2, 0.8)), class_means(values, labels, Coin(2, 0.8))):
@@ -202,6 +216,8 @@ def test_simultaneous_intervals_share_the_error():
         (lambda: class_cdf([1.0, 2.0], [0, 1], Coin(2, 0.4), "a"), "points"),
         (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), level=1.0), "level"),
         (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), simultaneous="holm"), "simultaneous"),
+        (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), where=[True]), "where"),
+        (lambda: class_cdf([1.0, 2.0], [0, 1], Coin(2, 0.4), 1.0, where=[1, 0]), "where"),
     ],
 )
 def test_impossible_arguments_are_refused(call, argument):

@@ -204,13 +204,70 @@ def test_what_is_wrong_in_a_frame_is_said_of_it():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("more", [{}, {"simultaneous": True, "level": 0.8, "fdr": 0.2}, {"estimator": "inv_p"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"simultaneous": True, "level": 0.8, "fdr": 0.2},
+        {"estimator": "inv_p"},
+        {"looks": "any", "tuned_to": 500},
+        {"fakes": True, "fdr": 0.1},
+    ],
+)
 def test_the_command_line_says_what_the_answer_says(table, invoke, more):
     answer = rrjax.read("r.csv", epsilon=4.0, domain="colours.txt").shares(**more)
-    flags = [("--at-once",) if key == "simultaneous" else (f"--{key}", str(value)) for key, value in more.items()]
+    named = {"simultaneous": ("--at-once",), "looks": ("--at-any-time",), "fakes": ("--fakes",)}
+    flags = [named.get(key, (f"--{key.replace('_', '-')}", str(value))) for key, value in more.items()]
     asked = ("estimate", "r.csv", "--epsilon", "4", "--domain", "colours.txt", *sum(flags, ()))
     check_outlets(answer, invoke, *asked, "--top", "10", tolerance=1e-12, skipped=("certificate",))
     assert all(set(each.certificate) == set(rrjax.Certificate._fields) for each in answer.estimates)
+
+
+@pytest.mark.long
+def test_answers_for_any_time_have_its_limits_everywhere():
+    counts = [600, 250, 150, 140]
+    reports = rrjax.Reports.of_counts(counts, 2.0)
+    shares = reports.shares(looks="any", tuned_to=300, simultaneous=True)
+    with jax.enable_x64(True):
+        wanted = rrjax.inference.intervals(counts, 2.0, simultaneous="bonferroni", looks="any", tuned_to=300)
+    np.testing.assert_array_equal(shares.columns["upper"], wanted.upper)
+    np.testing.assert_array_equal(shares.columns["discovered"], np.asarray(wanted.lower) > 0)
+    limits = " – ".join(f"{100 * float(each[0]):.2f}" for each in wanted)
+    assert f"{limits}\N{NO-BREAK SPACE}%" in reports.shares(looks="any", tuned_to=300).to_publish
+    usual = reports.shares(simultaneous=True)
+    assert (shares.columns["upper"] > usual.columns["upper"]).all()
+    assert len(shares.sentences) == len(usual.sentences) + 1
+    assert shares.facts["tuned_to"] == 300
+    assert reports.shares(looks="any").facts["tuned_to"] == 10_000
+    (axes, *_) = shares.figure().axes
+    drawn = np.concatenate([np.asarray(each)[:, 0] for part in axes.collections for each in part.get_segments()])
+    assert np.isclose(drawn, float(wanted.upper[0]), atol=1e-9).any()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("made", ["randomized response", "unary encoding"])
+def test_so_many_fakes_change_a_mark_and_no_fewer(made):
+    counts = np.asarray([600, 250, 140, 100, 60])
+    oue = rrjax.mechanisms.OptimizedUnaryEncoding(5, epsilon=2.0)
+
+    def reports(changed, number):
+        if made == "randomized response":
+            return rrjax.Reports.of_counts(changed, 2.0)
+        return rrjax.Reports.of_tally(rrjax.Tally(changed, number, rates=oue.rates), oue)
+
+    number = int(counts.sum())
+    shares = reports(counts, number).shares(fakes=True)
+    marked, fakes = shares.columns["discovered"], shares.columns["fakes"]
+    assert 0 < marked.sum() < 5
+    for place, (mark, many) in enumerate(zip(marked, fakes, strict=True)):
+        # The other marks are taken as they are: the step-up method compares with this rank.
+        bound = 0.05 * (marked.sum() + (not mark)) / 5
+        for fewer in (0, 1):
+            moved = (many - fewer) * (-1 if mark else 1)
+            tally = reports(counts + moved * (np.arange(5) == place), number + moved).tally()
+            assert (float(rrjax.inference.p_values(tally)[place]) <= bound) == (mark if fewer else not mark)
+    assert f"{fakes[marked].min():,} of" in shares.words["fakes"]
+    assert reports(counts, number).shares(looks="any").words["fakes"] == ""
 
 
 def test_questions_compute_in_float64_and_change_no_setting():
@@ -324,6 +381,10 @@ def test_a_survey_design_by_name_and_by_itself():
         ("level", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(95)),
         ("estimator", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(estimator="best")),
         ("ordered", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(estimator="inv", ordered=True)),
+        ("looks", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(looks="daily")),
+        ("tuned_to", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(tuned_to=100)),
+        ("tuned_to", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(looks="any", tuned_to=0)),
+        ("fakes", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares(looks="any", fakes=True)),
         ("top", lambda: rrjax.Reports.of_counts([1, 2], 1.0).shares().cells(0)),
         ("epsilon", lambda: rrjax.Reports.of_counts([1, 2], "one")),
         ("epsilon", lambda: rrjax.Reports.of_counts([1, 2], True)),

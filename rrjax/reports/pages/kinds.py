@@ -73,7 +73,7 @@ class ColumnAnswers:
     @property
     def believed(self) -> Markup:
         """The test of fit, and the noise of the reports."""
-        reports, chance = self.shares.reports, []
+        reports, words, chance = self.shares.reports, self.shares.words, []
         if reports.design is None:
             kind, number = "named" if reports.tallied is None else "supported", reports.num_reports
             by = f"{number * reports.rates.q:,.1f} of the {number:,} reports"
@@ -82,7 +82,8 @@ class ColumnAnswers:
             [
                 *self.tested,
                 *chance,
-                f"Noise: {self.shares.words['noise']}; with four times as many people it would be half of that.",
+                f"Noise: {words['noise']}; with four times as many people it would be half of that.",
+                *([form.sentence(f"Fakes: {words['fakes']}")] if words["fakes"] else []),
                 "Where the intervals of two categories do not overlap, the one with the higher interval has the larger "
                 f"share, with {form.in_full(self.shares.intervals.level)} confidence for all such pairs at once.",
             ]
@@ -115,7 +116,11 @@ def column_page(
     """The page about reports of one column; `asked` has arguments of `Reports.statements`, or none."""
     most = None if asked.keys() & {"mean", "quantile", "group"} else top
     asked_for = []
-    if asked:
+    if "within" in asked:
+        numbers = reports.within(asked["within"], **{k: v for k, v in asked.items() if k != "within"}, level=level)
+        caption = f"{quoted(numbers.within)} within each class of {quoted(reports.counted.column)}."
+        asked_for = [*shown([*numbers.blocks(), *numbers.notes], caption), explained(numbers.words)]
+    elif asked:
         statements = reports.statements(**asked, level=level, top=most)
         drawn = all(each.functional.kind == "share" and each.about != "difference" for each in statements.estimates)
         limits = limits_of(statements, 0, "value", "lower", "upper") if drawn else []

@@ -20,7 +20,7 @@ from rrjax.reports.shares import largest_of
 
 MOST_IN_TABLE = 100
 """Limit of the number of characters of a name."""
-ELSEWHERE = ("noise", "to publish")
+ELSEWHERE = ("noise", "fakes", "to publish")
 """Words of answers that have a place of their own on a page."""
 
 

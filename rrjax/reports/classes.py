@@ -1,0 +1,222 @@
+"""Numbers within a class that was randomized: means and quantiles of a public column, class by class."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rrjax import inference, io
+from rrjax.data.errors import check_rate, option, refusal
+from rrjax.io.rows import Covariate, read_covariate
+from rrjax.reports import form
+from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
+from rrjax.reports.functionals import levels_of
+from rrjax.reports.reading import in_float64
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_CELLS = 1 << 25
+"""Limit of records × classes: a matrix of them takes 256 MiB."""
+MOST_NAMED = 3
+"""Rows without limits that are named."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class ClassStatements(Answer):
+    """Means and quantiles of numbers that were not randomized, within each class, which was; with intervals.
+
+    `columns` are a row for each statement, level and class: statement, of, class, num_reports, share, value, lower,
+    upper. Limits are infinite where the class may be empty, as far as the reports tell.
+    """
+
+    written: ClassVar[str] = "Statements"
+
+    reports: Any
+    table: dict[str, np.ndarray]
+    """The columns."""
+    within: str
+    """The column of the numbers."""
+    by: str | None
+    level: float
+    simultaneous: bool
+    num_left_out: int
+    """Number of reports without a number, or without a level."""
+    notes: Sequence[str] = ()
+
+    @property
+    def _table(self):
+        return self.table
+
+    @property
+    def _unlimited(self) -> np.ndarray:
+        """Which rows have an infinite limit."""
+        return np.isinf(self.table["lower"]) | np.isinf(self.table["upper"])
+
+    @property
+    def _results(self):
+        return {
+            "within": self.within,
+            "by": self.by,
+            "level": self.level,
+            "at_once": self.simultaneous,
+            "num_left_out": self.num_left_out,
+            "num_unlimited": int(self._unlimited.sum()),
+        }
+
+    @property
+    def sentences(self) -> list[str]:
+        level = f"{form.in_full(self.level)} confidence"
+        which = f"The intervals are simultaneous: all of them hold the true numbers, with {level}."
+        if not self.simultaneous:
+            which = f"Each interval holds the true number of its class with {level}, each row for itself."
+        tails = " Of a mean with a long tail it takes thousands." if "mean" in self.table["statement"] else ""
+        return [which, f"The intervals are valid for some hundreds of records.{tails}"]
+
+    @property
+    def cautions(self) -> list[str]:
+        rows = np.flatnonzero(self._unlimited)
+        if not len(rows):
+            return []
+        names = list(dict.fromkeys(self._names(rows)))
+        listed = "; ".join(map(form.printable, names[:MOST_NAMED])) + "; …" * (len(names) > MOST_NAMED)
+        return [
+            f"∞: the class is hardly there ({listed}). As far as the reports tell, it may have no record beyond any "
+            "number, so its interval does not end."
+        ]
+
+    def _names(self, rows):
+        """The classes of some rows, with their levels."""
+        of, label = self.table["of"], self.table["class"]
+        return [f"{label[row]}" + f", {of[row]}" * (self.by is not None) for row in rows]
+
+    @property
+    def words(self) -> dict[str, str]:
+        estimate = "of quantiles the first number up to which the class, its randomization undone, has this fraction; "
+        return {
+            "reports": "number of records",
+            "share": "share of the class among these records: unbiased, so it may be negative",
+            "estimate": f"{estimate}of means the mean of the numbers, each weighted by its unbiased class",
+            form.interval(self.level): "all numbers that a test at this level does not reject (of quantiles Woodruff's "
+            "inversion with Wilson's variance, of means Fieller's)",
+            "all": "the records of all levels together" if self.by is not None else "",
+        }
+
+    def cells(self, top: int = SHOWN) -> Cells:
+        rows, by = [], [] if self.by is None else [self.by]
+        for row in rows_of_table(self.table):
+            value, lower, upper = row["value"], row["lower"], row["upper"]
+            width = (upper - lower) / 4 if math.isfinite(upper - lower) else abs(value) / 100
+            digits = form.decimals(width)
+            limits = "–" if math.isnan(lower) else f"{_text(lower, digits)} – {_text(upper, digits)}"
+            names = map(form.printable, [row["class"], *([row["of"]] if by else [])])
+            numbers = f"{row['num_reports']:,}", form.percent(row["share"]), _text(value, digits)
+            rows.append([row["statement"], *names, *numbers, limits])
+        names = [self.within, self.reports.counted.column, *by]
+        heads = ["reports", "share", "estimate", form.interval(self.level)]
+        return Cells([*map(form.printable, names), *heads], rows, names=len(names), width=30)
+
+    def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
+        return {"statements": rows_of_table(self.table)}
+
+    def figure(self, ax: Axes | None = None) -> Figure:
+        """A panel for each statement; an interval with an infinite limit is not drawn."""
+        from rrjax.figures import forest_figure
+
+        panels = {}
+        for statement in dict.fromkeys(self.table["statement"]):
+            rows = np.flatnonzero(self.table["statement"] == statement)
+            limits = (np.where(self._unlimited, np.nan, self.table[name])[rows] for name in ("lower", "upper"))
+            panels[f"{statement} of {self.within}"] = self._names(rows), self.table["value"][rows], *limits
+        title = f"{self.reports.called}, by the true {self.reports.counted.column}"
+        return forest_figure(panels, level=self.level, title=title, ax=ax)
+
+
+def _text(number: float, digits: int) -> str:
+    if math.isinf(number):
+        return "∞" if number > 0 else "−∞"
+    return "–" if math.isnan(number) else f"{number:,.{digits}f}"
+
+
+@in_float64
+def within_of(
+    reports: Any,
+    column: str,
+    mean: bool,
+    quantile: float | Iterable[float],
+    by: str | None,
+    level: float,
+    simultaneous: bool,
+) -> ClassStatements:
+    """See `Reports.within`."""
+    check_rate("level", level)
+    quantiles = [quantile] if isinstance(quantile, int | float) else list(dict.fromkeys(quantile))
+    for each in quantiles:
+        check_rate("quantile", each)
+    if not (mean or quantiles):
+        quantiles = [0.5]
+    numbers, public, values = _read(reports, column, by)
+    answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
+    there = np.logical_and.reduce([answered, *(~each.missing for each in (numbers, public) if each is not None)])
+    number, size = int(there.sum()), reports.num_categories
+    if number < 2:
+        problem = f"{form.number(number, 'row has', 'rows have')} a number and a report; two are needed"
+        raise io.DataError.at(reports.name, problem, column=column)
+    if number * size > MOST_CELLS:
+        most = f"{number:,} records × {size:,} classes are more than the limit of {MOST_CELLS:,}"
+        raise refusal("column", f"{option('column', '--within')}: {most}", flag="--within", value=column)
+    mechanism, values = reports.mechanism_of(there), values[there]
+    levels, parts = ["all"], [np.ones(number, bool)]
+    if public is not None:
+        codes = np.unique(public.values[there])
+        levels += [(public.levels or ())[int(code)] for code in codes]
+        parts += [public.values[there] == code for code in codes]
+    names = ["mean"] * mean + [*map(form.quantile, quantiles)]
+    shape = len(names), len(parts), size
+    tail = (1 - level) / (math.prod(shape) if simultaneous else 1)
+    given = numbers.values[there], values, mechanism
+    found, vectors = np.empty((3, *shape)), np.asarray(mechanism.debias(values))
+    for place, rows in enumerate(parts):
+        how: dict[str, Any] = {"level": 1 - tail, "where": rows}
+        if mean:
+            found[:, 0, place] = inference.class_means(*given, **how)
+        if quantiles:
+            found[:, int(mean) :, place] = inference.class_quantiles(*given, np.asarray(quantiles), **how)
+    own = {
+        "statement": np.asarray(names, object)[:, None, None],
+        "of": np.asarray(levels, object)[:, None],
+        "class": np.asarray([str(label) for label in reports.labels], object),
+        "num_reports": np.asarray([rows.sum() for rows in parts])[:, None],
+        "share": np.stack([vectors[rows].mean(axis=0) for rows in parts]),
+        **dict(zip(("value", "lower", "upper"), found, strict=True)),
+    }
+    table = {name: np.broadcast_to(each, shape).ravel() for name, each in own.items()}
+    notes, left_out = [], int(answered.sum()) - number
+    if left_out:
+        columns = " or ".join(repr(each) for each in (column, by) if each is not None)
+        rows_are = form.number(left_out, "row is", "rows are")
+        notes = [f"{rows_are} left out: column {columns} has no value there."]
+    _ = reports.contradicted  # which warns
+    return ClassStatements(reports, table, column, by, level, simultaneous, left_out, notes)
+
+
+def _read(reports: Any, column: str, by: str | None) -> tuple[Covariate, Covariate | None, np.ndarray]:
+    """The numbers, the levels and the reports, row by row."""
+    source, flag = reports.files, "--within"
+    randomized = {reports.counted.column, *source.columns()}
+    for argument, name, of in (("column", column, flag), ("by", by, None)):
+        if name in randomized:
+            problem = f"{option(argument, of)} {name!r} is randomized, and it takes a column that is not"
+            raise refusal(argument, problem, flag=of, value=name)
+    values = reports.reports(option("column", flag))
+    numbers = read_covariate(dataclasses.replace(source, column=column), most_levels=None)
+    if numbers.levels is not None:
+        raise io.DataError.at(reports.name, "no value is a number, and numbers are wanted", column=column)
+    public = None if by is None else levels_of(source, by)
+    source.check_unchanged()
+    return numbers, public, values
