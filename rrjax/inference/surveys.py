@@ -217,7 +217,8 @@ class Scores:
         span = float(c.min()), float(c.max())
         if not mechanism.names_one:
             scores, squares, ends = *(_debiased(reports, mechanism, each) for each in (c, c**2)), _ends(mechanism, c)
-            return cls(scores, scores**2 - squares, span, (min(scores.min(), *ends), max(scores.max(), *ends)))
+            ends = [float(each) for each in (*ends, scores.min(), scores.max())]
+            return cls(scores, scores**2 - squares, span, (min(ends), max(ends)))
         mixed = isinstance(mechanism, ByRespondent)
         named = np.asarray(as_values(reports, len(c), "reports"))
         which = np.asarray(mechanism.which if mixed else np.zeros(len(named), int))
@@ -228,7 +229,7 @@ class Scores:
         scores, squares = (
             (c[named] ** power - (1 - d) * other) / d for power, other in ((1, mean), (2, spread + mean**2))
         )
-        ends = [(end - (1 - d) * mean) / d for d, mean, _ in known for end in span]
+        ends = [float((end - (1 - d) * mean) / d) for d, mean, _ in known for end in span]
         return cls(scores, scores**2 - squares, span, (min(ends), max(ends)), laws)
 
 
@@ -314,7 +315,7 @@ class Sampling:
                 problem = f"the population of {stratum(of_report[odd[0]])} has two sizes, {both}: give one"
                 raise ArgumentError(problem, argument="population_size", value=float(each[odd[0]]))
             if (odd := np.flatnonzero(~(np.isfinite(population) & (population >= sampled)))).size:
-                size, many = population[odd[0]], f"{sampled[odd[0]]:,} {things}{'s' * (sampled[odd[0]] > 1)}"
+                size, many = population[odd[0]], f"{sampled[odd[0]]:,} {things}s"
                 problem = f"the population of {stratum(odd[0])} is {size:g}, and the sample has {many} of it: give the "
                 problem += f"number of {'people' if names is None else 'clusters'} in the population"
                 raise ArgumentError(problem, argument="population_size", value=float(size))

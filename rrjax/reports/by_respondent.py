@@ -22,7 +22,7 @@ from rrjax.reports.kind import ColumnQuestions
 from rrjax.reports.parameters import place_of_yes
 from rrjax.reports.parts import Groups
 from rrjax.reports.reading import check_design, design_of, in_float64, of_design
-from rrjax.reports.reports import left_out, refuse_single, warned
+from rrjax.reports.reports import Reports, left_out, refuse_single, warned
 
 COLUMN = "@"
 """What a name of a column begins with, in place of a design or of a parameter."""
@@ -41,7 +41,7 @@ class ByRespondentReports(Groups):
         ...     frame, column="answer", domain="0:1", mechanism="crosswise", parameters={"innocuous": "@p"}
         ... )
         >>> [each.mechanism.note for each in reports.parts.values()], reports.questions()
-        (['innocuous 0.25', 'innocuous 0.75'], ['shares', 'regress'])
+        (['innocuous 0.25', 'innocuous 0.75'], ['shares', 'mean', 'group', 'by', 'statements', 'regress'])
     """
 
     called_kind: ClassVar[str] = "answers to several designs"
@@ -82,12 +82,12 @@ class ByRespondentReports(Groups):
             "warnings": self.warnings,
         }
 
-    # What a regression asks of reports; see `regression_of`.
+    # What regressions and statements ask of reports; see `regression_of` and `survey_estimates`.
     @property
     def files(self) -> Source:
         """The files, or the data frame."""
         if self.from_counts:
-            raise refusal("counts", f"{option('counts')}: a regression needs a row for each answer")
+            raise refusal("counts", f"{option('counts')}: this question needs a row for each answer")
         return dataclasses.replace(self.source, column=self.counted.column)
 
     @property
@@ -99,6 +99,16 @@ class ByRespondentReports(Groups):
     def tallied(self) -> Any:
         """Not None: the answers are those of designs."""
         return self.main.tallied
+
+    @property
+    def design(self) -> Any:
+        """The design of the first group."""
+        return self.main.design
+
+    @property
+    def epsilon(self) -> float:
+        """The largest ε of all designs."""
+        return max(each.epsilon for each in self.parts.values())
 
     @cached_property
     def _which(self):
@@ -114,7 +124,9 @@ class ByRespondentReports(Groups):
         """The designs of some rows, booleans `[N]`."""
         return ByRespondent([each.mechanism for each in self.parts.values()], np.maximum(self._which[kept], 0))
 
-    regress = ColumnQuestions.regress
+    regress, statements = ColumnQuestions.regress, ColumnQuestions.statements
+    mean, group, by = ColumnQuestions.mean, ColumnQuestions.group, ColumnQuestions.by
+    possible_causes, without_interval = Reports.possible_causes, Reports.without_interval
 
 
 def column_in(value: Any) -> str | None:

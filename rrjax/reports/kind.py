@@ -222,6 +222,10 @@ class ColumnQuestions(Kind):
         group: Groups = (),
         by: str | None = None,
         weights: str | None = None,
+        strata: str | None = None,
+        clusters: str | None = None,
+        population_size: str | float | None = None,
+        total: bool = False,
         population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
@@ -235,7 +239,13 @@ class ColumnQuestions(Kind):
             group: Groups of categories: texts such as "young=0:29" (both ends included) or "north=Oslo,Rome", and
                 mappings from names to labels. Without mean, quantile and group the most frequent categories are taken.
             by: A public column of the file: the statements for each of its levels, and the difference of two levels.
-            weights: A column of survey weights, for reports of randomized response.
+            weights: A column of survey weights. With it, or with one of the next three, the statements are about the
+                population that the sample represents (`rrjax.inference.survey_estimate`).
+            strata: A column of strata, which were sampled independently.
+            clusters: A column of clusters, which were sampled whole, such as schools; each lies in one stratum.
+            population_size: The number of clusters, or of people where there are none, in the population of the
+                stratum: a column, or a number where there are no strata. Without weights it makes them.
+            total: Whether to estimate numbers of people, and sums, in place of shares and means.
             population: The sizes of the levels of `by` in a population, which is estimated, too: a file with two
                 columns, or a mapping.
             normal: Whether intervals use the normal approximation: shorter, and valid for thousands of users.
@@ -257,8 +267,10 @@ class ColumnQuestions(Kind):
             (['mean', 'often'], [0.687, 0.175])
         """
         from rrjax.reports.statements import statements_of
+        from rrjax.reports.surveys import Sample
 
-        return statements_of(self, mean, quantile, group, by, weights, population, normal, level, top)
+        sample = Sample(weights, strata, clusters, population_size, total)
+        return statements_of(self, mean, quantile, group, by, population, normal, level, top, sample)
 
     def mean(
         self,
@@ -268,8 +280,9 @@ class ColumnQuestions(Kind):
         population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
+        **sampled: Any,
     ) -> Statements:
-        """Estimates the mean of labels that are numbers; see `statements`.
+        """Estimates the mean of labels that are numbers; see `statements`, which takes `sampled`, too.
 
         Example:
             >>> import rrjax
@@ -277,7 +290,8 @@ class ColumnQuestions(Kind):
             >>> [round(float(mean.columns[name][0]), 2) for name in ("value", "lower", "upper")]
             [0.69, 0.53, 0.85]
         """
-        return self.statements(mean=True, by=by, weights=weights, population=population, normal=normal, level=level)
+        given: dict[str, Any] = {"by": by, "weights": weights, "population": population, **sampled}
+        return self.statements(mean=True, normal=normal, level=level, **given)
 
     def quantile(self, *quantiles: float, by: str | None = None, level: float = 0.95) -> Statements:
         """Estimates quantiles in the order of the domain, such as 0.5 for the median; see `statements`.
@@ -298,8 +312,9 @@ class ColumnQuestions(Kind):
         population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
+        **sampled: Any,
     ) -> Statements:
-        """Estimates the share of some categories together; see `statements`.
+        """Estimates the share of some categories together; see `statements`, which takes `sampled`, too.
 
         Example:
             >>> import rrjax
@@ -307,7 +322,7 @@ class ColumnQuestions(Kind):
             >>> reports.group("vowels=a", {"others": ["b", "c", "d"]}).columns["value"].round(3).tolist()
             [0.494, 0.506]
         """
-        given: dict[str, Any] = {"by": by, "weights": weights, "population": population}
+        given: dict[str, Any] = {"by": by, "weights": weights, "population": population, **sampled}
         return self.statements(group=groups, normal=normal, level=level, **given)
 
     def by(
@@ -322,8 +337,9 @@ class ColumnQuestions(Kind):
         normal: bool = False,
         level: float = 0.95,
         top: int | None = None,
+        **sampled: Any,
     ) -> Statements:
-        r"""Estimates statements for each level of a public column; see `statements`.
+        r"""Estimates statements for each level of a public column; see `statements`, which takes `sampled`, too.
 
         Example:
             >>> import pathlib, rrjax, tempfile
@@ -336,7 +352,7 @@ class ColumnQuestions(Kind):
             ['all', 'north', 'south', 'north less south']
         """
         given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, "weights": weights}
-        given |= {"population": population, "normal": normal, "level": level, "top": top}
+        given |= {"population": population, "normal": normal, "level": level, "top": top, **sampled}
         return self.statements(by=column, **given)
 
     def regress(
