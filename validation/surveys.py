@@ -8,7 +8,7 @@ and randomizes their values anew. Coverage is that of the population's own numbe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -51,12 +51,12 @@ def clustered(rng: np.random.Generator, sizes: np.ndarray, per_stratum: int, sha
     return Population(values, clusters // per_stratum, clusters)
 
 
-def chosen_clusters(rng: np.random.Generator, people: Population, number: int) -> np.ndarray:
-    """Users of so many clusters of each stratum, drawn without replacement."""
-    drawn = []
-    for stratum in range(people.strata.max() + 1):
-        drawn += [rng.choice(np.unique(people.clusters[people.strata == stratum]), number, replace=False)]
-    return np.flatnonzero(np.isin(people.clusters, np.concatenate(drawn)))
+def chosen_clusters(rng: np.random.Generator, people: Population, numbers: Sequence[int]) -> np.ndarray:
+    """Users of so many clusters of each stratum, drawn without replacement; strata have clusters in equal numbers."""
+    kept = np.zeros((len(numbers), (people.clusters[-1] + 1) // len(numbers)), bool)
+    for row, number in zip(kept, numbers, strict=True):
+        row[rng.choice(len(row), number, replace=False)] = True
+    return np.flatnonzero(kept.ravel()[people.clusters])
 
 
 def settings() -> list[Setting]:
@@ -118,7 +118,7 @@ def settings() -> list[Setting]:
     crosswise = mechanisms.Crosswise(0.15)
 
     def schools(rng, people=people):
-        chosen = chosen_clusters(rng, people, 30)
+        chosen = chosen_clusters(rng, people, [30])
         reports = answers(rng, crosswise, people.values[chosen])
         return inference.survey_estimate(reports, crosswise, values=[1, 0], clusters=people.clusters[chosen])
 
@@ -132,7 +132,7 @@ def settings() -> list[Setting]:
     p, q = (float(each) for each in (unary.rates.p, unary.rates.q))
 
     def pairs(rng, people=people):
-        chosen = chosen_clusters(rng, people, 2)
+        chosen = chosen_clusters(rng, people, [2] * 25)
         held = people.values[chosen][:, None] == np.arange(8)
         reports = rng.random(held.shape) < np.where(held, p, q)
         return inference.survey_estimate(
@@ -151,8 +151,7 @@ def settings() -> list[Setting]:
     take = np.asarray([8, 16, 24])
 
     def domains(rng, people=people):
-        drawn = [rng.choice(np.arange(80) + 80 * each, take[each], replace=False) for each in range(3)]
-        chosen = np.flatnonzero(np.isin(people.clusters, np.concatenate(drawn)))
+        chosen = chosen_clusters(rng, people, take)
         strata, own = people.strata[chosen], women[chosen]
         return inference.survey_estimate(
             answers(rng, dice, people.values[chosen]), dice, values=[1, 0], weights=80 / take[strata], strata=strata,
@@ -187,8 +186,8 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
         lines.append([row["setting"], row["mechanism"], f"{coverage:.4f}", f"{error(coverage, options.number):.4f}",
                       f"{row['width']:.3f}", f"{row['errors']:.3f}", f"{row['bias']:+.1f}"])  # fmt: skip
     note = (
-        f"{options.number:,} surveys each. Goals: coverage at least {LOWEST:g}, width at most {HIGHEST_RATIO:g}. Standard "
-        "errors: root mean square over the deviation of the estimates. Bias: in standard errors of the simulation. "
+        f"{options.number:,} surveys each. Goals: coverage at least {LOWEST:g}, width at most {HIGHEST_RATIO:g}. "
+        "Standard errors: root mean square over the deviation of the estimates. Bias: in their standard errors. "
         f"CPU time: {time.process_time() - begin:.0f} s."
     )
     header = ["sample: estimate", "mechanism", "coverage", "s.e.", "width ÷ 3.92 deviations", "standard errors", "bias"]

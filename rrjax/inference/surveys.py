@@ -147,9 +147,12 @@ def survey_estimate(
         raise ArgumentError.about("method", f"must be 'binomial' or 'normal', got {method!r}")
     reports = np.asarray(reports)
     if epsilon_or_mechanism is None:
-        if values is not None or reports.ndim != 1 or not is_real(reports) or not np.isfinite(reports).all():
-            raise ArgumentError.about("reports", "without a mechanism must be finite numbers, [N], and have no values")
-        every = [Scores(np.asarray(reports, np.float64), None)]
+        if values is not None or population_size is not None:
+            problem = "without a mechanism, reports are numbers whose noise is not known: leave it out"
+            raise ArgumentError(problem, argument="population_size" if values is None else "values")
+        if reports.ndim != 1 or not is_real(reports) or not np.isfinite(reports).all():
+            raise ArgumentError.about("reports", "must be finite numbers, [N], where there is no mechanism")
+        every = [Scores(reports.astype(np.float64))]
     else:
         rows = np.atleast_2d(np.asarray(values, np.float64)) if values is not None else np.zeros((0, 0))
         if rows.ndim != 2 or not rows.size:
@@ -159,38 +162,32 @@ def survey_estimate(
             mechanism = RandomizedResponse(rows.shape[1], mechanism)
         every = [Scores.of(reports, mechanism, row) for row in rows]
     number = len(every[0].scores)
-    coded = [
-        None if each is None else _coded(each, number, name)
-        for each, name in ((strata, "strata"), (clusters, "clusters"))
-    ]
+    coded = _coded(strata, number, "strata"), _coded(clusters, number, "clusters")
     sampling = Sampling.of(number, weights, *coded, population_size)
-    masks = [None if each is None else _mask(each, number, name) for each, name in ((domain, "domain"), (less, "less"))]
-    found = [
-        estimated(each, sampling, masks[0], masks[1], total=total, level=float(level), normal=method == "normal")
-        for each in every
-    ]
+    parts = [(1, _mask(domain, number, "domain")), (-1, _mask(less, number, "less"))][: 1 if less is None else 2]
+    found = [estimated(each, sampling, parts, total, float(level), method == "normal") for each in every]
     columns = [jnp.asarray(each, float_dtype()) for each in zip(*found, strict=True)]
     return SurveyEstimate(*(columns if np.ndim(values) == 2 else [each[0] for each in columns]))
 
 
-def _coded(labels: Any, number: int, name: str) -> Coded:
-    labels = np.asarray(labels)
+def _coded(given: Any, number: int, name: str) -> Coded | None:
+    if given is None:
+        return None
+    labels = np.asarray(given)
     if labels.shape != (number,):
         raise ArgumentError.about(name, f"must be a label for each of {number} reports, got shape {labels.shape}")
-    missing = np.flatnonzero(
-        labels != labels if labels.dtype != object else [each is None or each != each for each in labels]
-    )
-    if missing.size:
-        raise ArgumentError(f"row {missing[0]} of {name} is missing: fill it in, or drop the row", argument=name)
+    missing = [each is None or each != each for each in labels] if labels.dtype.kind in "fO" else []
+    if any(missing):
+        row = missing.index(True)
+        raise ArgumentError(f"row {row} of {name} is missing: fill it in, or drop the row", argument=name, row=row)
     return np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)
 
 
-def _mask(given: Any, number: int, name: str) -> np.ndarray:
-    mask = np.asarray(given)
-    if mask.shape != (number,) or mask.dtype != bool:
-        raise ArgumentError.about(
-            name, f"must be booleans, one for each of {number} reports, got {mask.dtype} of shape {mask.shape}"
-        )
+def _mask(given: Any, number: int, name: str) -> np.ndarray | None:
+    mask = None if given is None else np.asarray(given)
+    if mask is not None and (mask.shape != (number,) or mask.dtype != bool):
+        problem = f"must be booleans, one for each of {number} reports, got {mask.dtype} of shape {mask.shape}"
+        raise ArgumentError.about(name, problem)
     return mask
 
 
@@ -200,7 +197,7 @@ class Scores:
 
     scores: np.ndarray
     """`[N]`."""
-    noise: np.ndarray | None
+    noise: np.ndarray | None = None
     """`[N]`, unbiased for the variance of each score given its user's value; None if the mechanism is not known."""
     values: tuple[float, float] = (-math.inf, math.inf)
     """The range of c."""
@@ -325,10 +322,8 @@ class Sampling:
             problem = f"{stratum(odd[0])} has a single {things}{more}, which does not tell how {things}s vary: "
             advice = "there must be two or more" if labels is None else "merge it with a similar stratum"
             raise ArgumentError(problem + advice, argument="clusters" if labels is None else "strata")
-        if weights is None:
-            known = np.ones(number) if sizes is None else (population / sampled)[of_report]
-        else:
-            known = _checked(weights, number)
+        known = np.ones(number) if sizes is None else (population / sampled)[of_report]
+        known = known if weights is None else _checked(weights, number)
         return cls(known, own, of_cluster, sampled / population, plain)
 
     def variance(self, influence: np.ndarray, slope: np.ndarray, noise: np.ndarray | None) -> float:
@@ -360,52 +355,51 @@ def _checked(weights: ArrayLike, number: int) -> np.ndarray:
         raise ArgumentError(problem, argument="weights", row=int(odd[0]), value=float(known[odd[0]]))
     largest = known.max()
     if largest > MOST_WEIGHT or 0 < largest < 1 / MOST_WEIGHT:
-        problem = (
-            f"the largest of the weights is {largest:g}, and sums of squares are no numbers: multiply all weights "
-        )
-        raise ArgumentError(problem + "by one number, so that it is near one", argument="weights", value=float(largest))
+        problem = f"the largest of the weights is {largest:g}, and sums of squares are no numbers: multiply all by one "
+        raise ArgumentError(problem + "number, so that it is near one", argument="weights", value=float(largest))
     return known
 
 
 def estimated(
     scores: Scores,
     sampling: Sampling,
-    domain: np.ndarray | None = None,
-    less: np.ndarray | None = None,
-    *,
-    total: bool = False,
-    level: float = 0.95,
-    normal: bool = False,
+    parts: Sequence[tuple[float, np.ndarray | None]],
+    total: bool,
+    level: float,
+    normal: bool,
 ) -> tuple[float, ...]:
-    """The numbers of a `SurveyEstimate`; see `survey_estimate`."""
+    """The numbers of a `SurveyEstimate` of a sum of domains, each with its coefficient; see `survey_estimate`."""
     from scipy.special import stdtrit
 
     s, known = scores.scores, sampling.weights
     influence, slope, used, value = np.zeros(len(s)), np.zeros(len(s)), np.zeros(len(s), bool), 0.0
     w, size, kish, mean = known, 1.0, math.nan, 0.0
-    for sign, mask in ((1, domain), (-1, less))[: 1 if less is None else 2]:
+    for coefficient, mask in parts:
         w = known if mask is None else np.where(mask, known, 0)
         size = float(w.sum())
         if not size > 0:
             problem = "all weights are zero, or nobody is in the domain: no report is left to estimate from"
             raise ArgumentError(problem, argument="weights")
-        kish, mean, scale = size**2 / float(w @ w), float(w @ s) / size, sign / (1 if total else size)
+        kish, mean, scale = size**2 / float(w @ w), float(w @ s) / size, coefficient / (1 if total else size)
         own = w * scale * (s if total else s - mean)
         if sampling.weighted_only and not total:
-            own = own / math.sqrt(1 - 1 / kish) if kish >= SMALLEST_EFFECTIVE_SIZE else own * math.nan
+            # Scores that are all alike do not tell their error, unless their law is known.
+            told = kish >= SMALLEST_EFFECTIVE_SIZE and (scores.laws is not None or np.ptp(s[w > 0]) > 0)
+            own = own / math.sqrt(1 - 1 / kish) if told else own * math.nan
         influence, slope, used, value = influence + own, slope + w * scale, used | (w > 0), value + scale * float(w @ s)
-    alone = sampling.weighted_only and not total
+    alone, single = sampling.weighted_only and not total, len(parts) == 1 and not total
     variance = float(influence @ influence) if alone else sampling.variance(influence, slope, scores.noise)
     degrees = sampling.degrees(used)
     error, tail = math.sqrt(variance) if degrees > 0 else math.nan, (1 - level) / 2
     (least, most), student = scores.values, -float(stdtrit(degrees, tail)) if degrees > 0 else math.inf
-    if total or less is not None or normal or (scores.laws is None and not math.isfinite(least)):
+    if not single or normal or scores.ends[0] != scores.ends[0]:
         half = math.inf if math.isnan(error) else student * error
         if total:
             least, most = 0.0 if least >= 0 else -math.inf, 0.0 if most <= 0 else math.inf
-        elif less is not None:
-            least, most = least - most, most - least
-        limits, effective = (value - half, value + half), kish
+        else:
+            ends = [sorted((coefficient * least, coefficient * most)) for coefficient, _ in parts]
+            least, most = map(sum, zip(*ends, strict=True))
+        limits, effective = (value - half, value + half), kish if single else math.nan
     else:
         low, high = scores.ends
         x = (s - low) / (high - low) if high > low else np.full(len(s), 0.5)
@@ -413,8 +407,10 @@ def estimated(
         spread, binary = float(w @ (x - centre) ** 2) / size, centre * (1 - centre)
         effective = kish if alone or not (one > 0 and spread > 0) else 1 + spread / one**2
         # The smaller of two. One has the estimated error. The other assumes that weights and values are independent;
-        # few reports estimate the variance poorly, so `unseen` more get an extreme value (three to four at 95 %).
+        # few reports estimate the variance poorly, so `unseen` more get an extreme value (three to four at 95 %). Where
+        # a report supports several categories, the range of the scores is mostly noise: the extreme is one of c.
         unseen, number = -math.log(tail), max(effective, 1)
+        unseen *= 1 if scores.laws is not None or not high > low else ((most - least) / (high - low)) ** 2
         equal = number * (number * binary + unseen) / (number * spread + unseen)
         equal = min(equal, binary / one**2 if one > 0 and binary > 0 else math.inf)
         if not alone:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -15,7 +14,6 @@ import numpy as np
 
 from rrjax import inference, io
 from rrjax.data.errors import for_callers, for_commands, option, refusal
-from rrjax.inference.intervals import within
 from rrjax.inference.surveys import MOST_WEIGHT
 from rrjax.io.rows import Covariate, read_covariate
 from rrjax.io.scan import column_names
@@ -23,7 +21,6 @@ from rrjax.reports import form
 from rrjax.reports.reports import Reports
 
 About: TypeAlias = Literal["users", "difference", "population"]
-REPORTS_AT_ONCE = 1 << 16
 MOST_LEVELS = 100
 SIZES = "sizes are numbers, none of them missing, negative or too large to add up"
 
@@ -47,8 +44,6 @@ class Part:
     level: str
     num_reports: int
     data: Any
-    rows: np.ndarray | None = None
-    """The reports one by one, of mechanisms whose tallies do not tell how supports depend on each other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,11 +113,8 @@ def estimates_of(
     def row(part, each, about: About = "users"):
         return FunctionalEstimate(functional, part.level, part.num_reports, *map(float, each), about=about)
 
-    by_reports = normal and not mechanism.names_one
     how |= {"method": "normal" if normal else None, "mechanism": kind}
-    if by_reports:
-        found = [_normal(reports, part, values, level) for part in parts]
-    elif tallied:
+    if tallied:
         found = [inference.linear_functional(part.data, **how) for part in parts]
     else:
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
@@ -131,18 +123,12 @@ def estimates_of(
     rows, levels = [row(*each) for each in zip(parts, found, strict=True)], parts[1:]
     if len(levels) == 2:
         first, second = levels
-        if by_reports:
-            each = _normal_sum(found[1:], np.array([1, -1]), values, level)
-        else:
-            each = inference.difference(first.data, second.data, epsilon, **how)
+        each = inference.difference(first.data, second.data, epsilon, **how)
         both = Part(f"{first.level} less {second.level}", first.num_reports + second.num_reports, None)
         rows.append(row(both, each, "difference"))
     if shares is not None:
-        if by_reports:
-            each = _normal_sum(found[1:], shares, values, level)
-        else:
-            strata = [part.data for part in levels]
-            each = inference.stratified(strata if tallied else np.stack(strata), epsilon, shares=shares, **how)
+        strata = [part.data for part in levels]
+        each = inference.stratified(strata if tallied else np.stack(strata), epsilon, shares=shares, **how)
         rows.append(row(dataclasses.replace(parts[0], level="population"), each, "population"))
     return rows
 
@@ -162,40 +148,6 @@ def _quantiles(reports, functional, parts, epsilon, mechanism, level):
     ]
 
 
-def _normal(reports: Reports, part: Part, values: np.ndarray, level: float) -> inference.Estimate:
-    """The mean of the unbiased values of the reports, with its normal interval within the range of the values.
-
-    The unbiased shares of most mechanisms do not add up to one. So the values are taken about a centre, which is not
-    estimated: their mean, or the value of all categories but one.
-    """
-    mechanism, rows = reports.mechanism, part.rows
-    assert rows is not None
-    ends = [end for end in (values.min(), values.max()) if (values == end).sum() == len(values) - 1]
-    centre = ends[0] if ends else values.mean()
-    chunks = [rows[start : start + REPORTS_AT_ONCE] for start in range(0, len(rows), REPORTS_AT_ONCE)]
-    scores = np.concatenate([np.asarray(mechanism.debias(chunk)) @ (values - centre) for chunk in chunks])
-    alike = (scores == scores[0]).all()  # then they do not tell their error
-    error = math.nan if alike else scores.std(ddof=1) / math.sqrt(len(scores))
-    return _limits(centre + scores.mean(), error, level, values.min(), values.max())
-
-
-def _normal_sum(
-    found: Sequence[inference.Estimate], weights: np.ndarray, values: np.ndarray, level: float
-) -> inference.Estimate:
-    """The weighted sum of estimates from different users, with its normal interval within its range."""
-    weighted = list(zip(weights.tolist(), found, strict=True))
-    value = sum(weight * float(each.value) for weight, each in weighted)
-    error = math.hypot(*(weight * float(each.standard_error) for weight, each in weighted))
-    ends = weights * values.min(), weights * values.max()
-    return _limits(value, error, level, np.minimum(*ends).sum(), np.maximum(*ends).sum())
-
-
-def _limits(value: float, error: float, level: float, least: float, most: float) -> inference.Estimate:
-    half = math.inf if math.isnan(error) else NormalDist().inv_cdf((1 + level) / 2) * error  # of a single report
-    ends = within(value - half, value + half, least, most)
-    return inference.Estimate(jnp.asarray(value), jnp.asarray(error), *ends)
-
-
 def check_public(reports: Any, columns: Mapping[str, Any]) -> None:
     """Refuses columns, by their arguments, that are the reports, or that were randomized."""
     for argument, name in columns.items():
@@ -212,24 +164,16 @@ def check_public(reports: Any, columns: Mapping[str, Any]) -> None:
             )
 
 
-def parts_of(reports: Reports, by: str | None, one_by_one: bool = False) -> tuple[list[Part], int]:
-    """Returns all users, then those of each level; and the number of rows without a level.
-
-    With `one_by_one` the parts of other mechanisms hold every report.
-    """
-    tallied = reports.tallied is not None and reports.design is None
+def parts_of(reports: Reports, by: str | None) -> tuple[list[Part], int]:
+    """Returns all users, then those of each level; and the number of rows without a level."""
     if by is None:
-        rows = reports.reports(option("normal=True", "--normal")) if tallied and one_by_one else None
-        return [Part("all", reports.num_reports, reports.support_arguments[0], rows)], 0
+        return [Part("all", reports.num_reports, reports.support_arguments[0])], 0
     check_public(reports, {"by": by})
     values, public = reports.reports(option("by")), read_levels(reports.files, by)
     reports.files.check_unchanged()
     answered = answered_in(values)
-    parts = []
-    for name, rows in rows_of_levels(public, answered & ~public.missing):
-        if len(rows):
-            data = _counted(reports, values[rows])
-            parts.append(Part(name, len(rows), data, values[rows] if tallied else None))
+    levels = rows_of_levels(public, answered & ~public.missing)
+    parts = [Part(name, len(rows), _counted(reports, values[rows])) for name, rows in levels if len(rows)]
     if not parts:
         raise io.DataError.at(reports.files.files()[0], "no row has a level and a report", column=by)
     return parts, int((answered & public.missing).sum())

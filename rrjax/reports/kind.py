@@ -276,13 +276,11 @@ class ColumnQuestions(Kind):
         self,
         *,
         by: str | None = None,
-        weights: str | None = None,
-        population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
-        **sampled: Any,
+        **population: Any,
     ) -> Statements:
-        """Estimates the mean of labels that are numbers; see `statements`, which takes `sampled`, too.
+        """Estimates the mean of labels that are numbers; see `statements`, also for the arguments of a population.
 
         Example:
             >>> import rrjax
@@ -290,8 +288,7 @@ class ColumnQuestions(Kind):
             >>> [round(float(mean.columns[name][0]), 2) for name in ("value", "lower", "upper")]
             [0.69, 0.53, 0.85]
         """
-        given: dict[str, Any] = {"by": by, "weights": weights, "population": population, **sampled}
-        return self.statements(mean=True, normal=normal, level=level, **given)
+        return self.statements(mean=True, by=by, normal=normal, level=level, **population)
 
     def quantile(self, *quantiles: float, by: str | None = None, level: float = 0.95) -> Statements:
         """Estimates quantiles in the order of the domain, such as 0.5 for the median; see `statements`.
@@ -308,13 +305,11 @@ class ColumnQuestions(Kind):
         self,
         *groups: Any,
         by: str | None = None,
-        weights: str | None = None,
-        population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
-        **sampled: Any,
+        **population: Any,
     ) -> Statements:
-        """Estimates the share of some categories together; see `statements`, which takes `sampled`, too.
+        """Estimates the share of some categories together; see `statements`, also for the arguments of a population.
 
         Example:
             >>> import rrjax
@@ -322,8 +317,7 @@ class ColumnQuestions(Kind):
             >>> reports.group("vowels=a", {"others": ["b", "c", "d"]}).columns["value"].round(3).tolist()
             [0.494, 0.506]
         """
-        given: dict[str, Any] = {"by": by, "weights": weights, "population": population, **sampled}
-        return self.statements(group=groups, normal=normal, level=level, **given)
+        return self.statements(group=groups, by=by, normal=normal, level=level, **population)
 
     def by(
         self,
@@ -332,14 +326,12 @@ class ColumnQuestions(Kind):
         mean: bool = False,
         quantile: float | Iterable[float] = (),
         group: Groups = (),
-        weights: str | None = None,
-        population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
         top: int | None = None,
-        **sampled: Any,
+        **population: Any,
     ) -> Statements:
-        r"""Estimates statements for each level of a public column; see `statements`, which takes `sampled`, too.
+        r"""Estimates statements for each level of a public column; see `statements`.
 
         Example:
             >>> import pathlib, rrjax, tempfile
@@ -351,9 +343,8 @@ class ColumnQuestions(Kind):
             >>> found.columns["of"].tolist()
             ['all', 'north', 'south', 'north less south']
         """
-        given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, "weights": weights}
-        given |= {"population": population, "normal": normal, "level": level, "top": top, **sampled}
-        return self.statements(by=column, **given)
+        given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, **population}
+        return self.statements(by=column, normal=normal, level=level, top=top, **given)
 
     def regress(
         self: Any,

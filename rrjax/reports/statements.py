@@ -71,7 +71,7 @@ class Statements(Answer):
         return {
             "level": self.level,
             "by": self.by,
-            **dataclasses.asdict(self.sample or Sample()),
+            **({"weights": None} if self.sample is None else dataclasses.asdict(self.sample)),
             "num_without_level": self.num_left_out,
             "num_contradicted": sum(each.contradicted for each in self.estimates),
             "num_impossible": sum(each.impossible for each in self.estimates),
@@ -219,10 +219,8 @@ def statements_of(
     functionals += [*map(_quantile, quantiles), *groups]
     _check_together(functionals, by, sample, population, normal, top)
     if not functionals:  # the shares of the most frequent categories
-        every, largest = (
-            np.arange(reports.num_categories),
-            largest_of(reports.counted.counts, SHOWN if top is None else top),
-        )
+        every, number = np.arange(reports.num_categories), SHOWN if top is None else top
+        largest = largest_of(reports.counted.counts, number)
         functionals = [Functional(form.printable(reports.labels[place]), "share", every == place) for place in largest]
     names = [each.name for each in functionals]
     twice = next((each for each in functionals if names.count(each.name) > 1), None)
@@ -234,14 +232,19 @@ def statements_of(
     surveyed = bool(sample.given) or not isinstance(reports, Reports)
     if sample.total:
         functionals = [dataclasses.replace(each, kind="total") for each in functionals]
-    if surveyed:
-        estimates, num_left_out, more = survey_estimates(reports, functionals, by, sample, level, normal)
+    # The tallies of other mechanisms do not tell how supports depend on each other, their single reports do.
+    single = surveyed or (normal and not reports.mechanism.names_one)
+    by_score = [each for each in functionals if single and each.values is not None]
+    found: dict[Functional, list[FunctionalEstimate]] = {}
+    if by_score:
+        found, num_left_out, more = survey_estimates(reports, by_score, by, sample, level, normal, population)
         notes += more
-    else:
-        parts, num_left_out = parts_of(reports, by, normal)
+    if len(by_score) < len(functionals):
+        parts, num_left_out = parts_of(reports, by)
         shares = None if population is None else population_shares(population, [part.level for part in parts[1:]])
-        how = {"normal": normal, "shares": shares}
-        estimates = [row for each in functionals for row in estimates_of(reports, each, parts, level, **how)]
+        others = [each for each in functionals if each not in found]
+        found |= {each: estimates_of(reports, each, parts, level, normal=normal, shares=shares) for each in others}
+    estimates = [row for each in functionals for row in found[each]]
     if num_left_out:
         missing = " or ".join(map(repr, filter(None, (by, *sample.columns.values()))))
         rows_are = form.number(num_left_out, "row is", "rows are")

@@ -14,10 +14,12 @@ from rrjax.inference.surveys import Sampling, Scores, estimated
 from rrjax.io.rows import Covariate, read_covariate
 from rrjax.reports import form
 from rrjax.reports.functionals import (
+    About,
     Functional,
     FunctionalEstimate,
     answered_in,
     check_public,
+    population_shares,
     read_levels,
     read_weights,
     rows_of_levels,
@@ -49,15 +51,21 @@ class Sample:
 
 
 def survey_estimates(
-    reports: Any, functionals: Sequence[Functional], by: str | None, sample: Sample, level: float, normal: bool
-) -> tuple[list[FunctionalEstimate], int, list[str]]:
-    """Estimates functionals of all users and each level, and of two levels the difference, of reports of any mechanism.
+    reports: Any,
+    functionals: Sequence[Functional],
+    by: str | None,
+    sample: Sample,
+    level: float,
+    normal: bool = False,
+    population: Any = None,
+) -> tuple[dict[Functional, list[FunctionalEstimate]], int, list[str]]:
+    """Estimates functionals of all users, each level, two levels' difference and a population, from any reports.
 
-    Returns the estimates, the number of reports that are left out, and notes about the sample.
+    Returns the estimates of each, the number of reports that are left out, and notes about the sample.
     """
     columns = {**sample.columns, **({} if by is None else {"by": by})}
     check_public(reports, columns)
-    source, values = reports.files, reports.reports(option(next(iter(columns), "group")))
+    source, values = reports.files, reports.reports(option(next(iter(columns), "normal")))
     read: dict[str, Covariate] = {}
     for argument, name in columns.items():
         of = dataclasses.replace(source, column=name)
@@ -66,67 +74,58 @@ def survey_estimates(
         else:
             read[argument] = read_levels(source, name) if argument == "by" else read_weights(of, argument)
     source.check_unchanged()
-    lacking = np.any(
-        [np.zeros(len(values), bool), *(each.missing for key, each in read.items() if key != "by")], axis=0
-    )
-    kept, answered = ~lacking, answered_in(values)
-    if not kept.any():
-        raise io.DataError(f"{reports.name}: no row has all of {', '.join(map(repr, columns.values()))}")
-    sampling = _sampling(reports, sample, {key: each.values[kept] for key, each in read.items()}, read, int(kept.sum()))
-    there = answered & ~lacking & ~(read["by"].missing if by is not None else lacking)
-    # Rows without an answer, a level or a weight were sampled, too: they count in the design only.
+    answered = answered_in(values)
+    # Rows without an answer or a level were sampled, too: they count in the design.
+    kept = ~np.any([np.zeros(len(values), bool), *(read[name].missing for name in sample.columns)], axis=0)
+    there = answered & kept if by is None else answered & kept & ~read["by"].missing
+    sampling, levels = _sampling(reports, sample, read, kept), []
     rows, mechanism = values[kept], reports.mechanism_of(kept)
     rows = np.maximum(rows, 0) if rows.ndim == 1 else rows
-    levels = []
     for name, chosen in rows_of_levels(read.get("by"), there):
-        mask = np.zeros(len(values), bool)
-        mask[chosen] = True
-        if (sampling.weights * mask[kept]).any():
-            levels.append((name, len(chosen), mask[kept]))
+        mask = np.isin(np.flatnonzero(kept), chosen, assume_unique=True)
+        if sampling.weights[mask].any():
+            levels.append((name, len(chosen), mask))
     if not levels:
-        of = sample.weights if by is None else by
-        problem = "all weights are zero, or missing" if by is None else "no row has a level, a weight and a report"
-        raise io.DataError.at(source.files()[0], problem, column=of)
-    asked = [(name, number, mask, None) for name, number, mask in levels]
-    if len(levels) == 3:
-        (_, *_), (first, one, mask), (second, other, less) = levels
-        asked.append((f"{first} less {second}", one + other, mask, less))
-    found = []
+        problem = f"no row has a report and {', '.join(columns)}" + ", and a weight above zero" * bool(sample.weights)
+        raise io.DataError.at(source.files()[0], problem, column=sample.weights or by)
+    asked: list[tuple[str, int, About, list]] = [(name, size, "users", [(1, mask)]) for name, size, mask in levels]
+    names, sizes, masks = zip(*levels[1:], strict=True) if levels[1:] else ((), (), ())
+    if len(names) == 2:
+        asked.append((f"{names[0]} less {names[1]}", sum(sizes), "difference", [(1, masks[0]), (-1, masks[1])]))
+    if population is not None:
+        shares = population_shares(population, names).tolist()
+        asked.append(("population", levels[0][1], "population", [*zip(shares, masks, strict=True)]))
+    found = {}
     for functional in functionals:
-        assert functional.values is not None
-        scores = Scores.of(rows, mechanism, functional.values)
-        for name, number, mask, less in asked:
-            how: dict[str, Any] = {"total": sample.total, "level": level, "normal": normal}
-            *each, effective, degrees = estimated(scores, sampling, mask, less, **how)
-            about = "users" if less is None else "difference"
+        scores, found[functional] = Scores.of(rows, mechanism, functional.values), []
+        for name, size, about, parts in asked:
+            *each, effective, degrees = estimated(scores, sampling, parts, sample.total, level, normal)
             known = {"effective_size": effective, "degrees": degrees}
-            found.append(FunctionalEstimate(functional, name, number, *each, about=about, sampled=known))
-    notes, degrees = [], int(found[0].sampled["degrees"])
+            found[functional].append(FunctionalEstimate(functional, name, size, *each, about, known))
+    notes, degrees = [], sampling.degrees(sampling.weights > 0)
     if number := int((sampling.weights[there[kept]] == 0).sum()):
         notes.append(f"{form.number(number, 'row has', 'rows have')} a weight of zero: no estimate is about them.")
     if sample.clusters is not None and degrees < FEW_DEGREES:
-        freedom = form.number(degrees, "degree", "degrees")
         notes.append(
-            f"There {'is' if degrees == 1 else 'are'} {freedom} of freedom (clusters less strata). Where so few clusters "
-            "are of unequal sizes, intervals are too short: some dozens are needed."
+            f"Clusters less strata are {degrees}. Where so few clusters are of unequal sizes, intervals are too short: "
+            "some dozens are needed."
         )
     return found, int((answered & ~there).sum()), notes
 
 
-def _sampling(
-    reports: Any, sample: Sample, kept: dict[str, np.ndarray], read: dict[str, Covariate], number: int
-) -> Sampling:
+def _sampling(reports: Any, sample: Sample, read: dict[str, Covariate], kept: np.ndarray) -> Sampling:
     """The sampling of the rows that are kept; its errors name the file and the column."""
 
     def coded(name):
         if name not in read:
             return None
-        used, codes = np.unique(kept[name].astype(int), return_inverse=True)
+        used, codes = np.unique(read[name].values[kept].astype(int), return_inverse=True)
         return np.asarray(read[name].levels, object)[used], codes
 
-    sizes = kept.get("population_size", sample.population_size)
+    weights, sizes = (read[name].values[kept] if name in read else None for name in ("weights", "population_size"))
+    sizes = sample.population_size if sizes is None else sizes
     try:
-        return Sampling.of(number, kept.get("weights"), coded("strata"), coded("clusters"), sizes)
+        return Sampling.of(int(kept.sum()), weights, coded("strata"), coded("clusters"), sizes)
     except ArgumentError as error:
         argument = error.argument or "weights"
         if argument not in sample.columns:
