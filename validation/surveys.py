@@ -7,6 +7,7 @@ and randomizes their values anew. Coverage is that of the population's own numbe
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,9 +16,10 @@ import jax
 import numpy as np
 
 from rrjax import inference, mechanisms
-from validation.runner import Table, error, progress, run
+from validation.runner import Table, error, population, progress, run
 
 LEVEL, HIGHEST_RATIO, LOWEST = 0.95, 1.15, 0.93
+WEIGHTED = {"K": (5, 20), "N": (200, 2_000), "epsilon": (1.0, 3.0), "spread": (0.3, 1.0)}
 
 
 class Population(NamedTuple):
@@ -165,6 +167,35 @@ def settings() -> list[Setting]:
     return found
 
 
+def weights_alone(number: int) -> tuple[Table, list[dict[str, Any]]]:
+    """Odd categories are sampled half as often, and users at log-normal rates beside; with the weights and without."""
+    rows = []
+    for place, (size, users, epsilon, spread) in enumerate(itertools.product(*WEIGHTED.values())):
+        rng, design = np.random.default_rng(place), mechanisms.RandomizedResponse(size, epsilon)
+        theta, odd, values = np.asarray(population("Zipf", size), float), np.arange(size) % 2, np.arange(float(size))
+        sampled, channel = theta / (1 + odd) / (theta / (1 + odd)).sum(), np.asarray(design.channel(), float)
+        covered = {"weighted": 0, "plain": 0}
+        for _ in range(number):
+            held = rng.choice(size, users, p=sampled)
+            # What is sampled with a probability over the weight has a log-normal weight of a mean less by the variance.
+            weights = np.exp(spread * rng.standard_normal(users) - spread**2) * (1 + odd[held])
+            reports = (rng.random(users)[:, None] > channel.cumsum(1)[held, :-1]).sum(1)
+            for name, given in (("weighted", weights), ("plain", None)):
+                found = inference.survey_estimate(reports, design, values=values, weights=given)
+                covered[name] += bool(found.lower <= theta @ values <= found.upper)
+        rows.append({"K": size, "N": users, "epsilon": epsilon, "spread": spread,
+                     **{name: each / number for name, each in covered.items()}})  # fmt: skip
+    lines = [[f"{row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['spread']:g}", f"{row['weighted']:.4f}",
+              f"{error(row['weighted'], number):.4f}", f"{row['plain']:.4f}"] for row in rows]  # fmt: skip
+    note = (
+        f"The mean of a Zipf population by randomized response, {number:,} surveys each: odd categories are sampled "
+        "half as often as even ones, and users at log-normal rates beside; without weights the interval is in the "
+        "wrong place."
+    )
+    header = ["K, N, ε, spread of log weights", "coverage", "s.e.", "without weights"]
+    return Table("weights alone", header, lines, note), rows
+
+
 def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     rows, lines, begin = [], [], time.process_time()
     with jax.enable_x64(True):
@@ -181,6 +212,8 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
                 "errors": float(np.sqrt((errors**2).mean()) / deviation),
                 "bias": float((value.mean() - each.true) / (deviation / np.sqrt(options.number))),
             })  # fmt: skip
+        progress("weights alone")
+        weights, weighted = weights_alone(options.number)
     for row in rows:
         coverage = row["coverage"]
         lines.append([row["setting"], row["mechanism"], f"{coverage:.4f}", f"{error(coverage, options.number):.4f}",
@@ -191,7 +224,8 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
         f"CPU time: {time.process_time() - begin:.0f} s."
     )
     header = ["sample: estimate", "mechanism", "coverage", "s.e.", "width ÷ 3.92 deviations", "standard errors", "bias"]
-    return [Table("coverage and width", header, lines, note)], {"level": LEVEL, "surveys": options.number, "rows": rows}
+    tables = [Table("coverage and width", header, lines, note), weights]
+    return tables, {"level": LEVEL, "surveys": options.number, "rows": rows, "weighted": weighted}
 
 
 if __name__ == "__main__":

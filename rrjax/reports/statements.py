@@ -217,7 +217,8 @@ def statements_of(
     groups, notes = _groups(reports, group)
     functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
     functionals += [*map(_quantile, quantiles), *groups]
-    _check_together(functionals, by, sample, population, normal, top)
+    one_design = isinstance(reports, Reports)
+    _check_together(functionals, by, sample, one_design, population, normal, top)
     if not functionals:  # the shares of the most frequent categories
         every, number = np.arange(reports.num_categories), SHOWN if top is None else top
         largest = largest_of(reports.counted.counts, number)
@@ -229,7 +230,7 @@ def statements_of(
         advice = f", or give groups names, such as {option('group=NAME=LABEL', '--group NAME=LABEL')}" * of_groups
         problem = f"{twice.name!r} is asked for twice: leave one out{advice}"
         raise refusal("group" if of_groups else twice.kind, problem, value=twice.name)
-    surveyed = bool(sample.given) or not isinstance(reports, Reports)
+    surveyed = bool(sample.given) or not one_design
     if sample.total:
         functionals = [dataclasses.replace(each, kind="total") for each in functionals]
     # The tallies of other mechanisms do not tell how supports depend on each other, their single reports do.
@@ -257,6 +258,7 @@ def _check_together(
     functionals: list[Functional],
     by: str | None,
     sample: Sample,
+    one_design: bool,
     population: Population | None,
     normal: bool,
     top: int | None,
@@ -272,9 +274,11 @@ def _check_together(
         problem = f"and {option(sample.given[0])} are two ways to weigh the users: give one of the two"
     elif population is not None and alone:
         problem = f"weighs means and groups, not quantiles: ask for {others}"
-    elif sample.given and quantiles:
-        argument, value, first = "quantile", quantiles[0], option(sample.given[0])
-        problem = f"has no interval for weighted reports: leave out {first}, or ask for {option('group')}"
+    elif quantiles and (sample.given or not one_design):
+        argument, value = "quantile", quantiles[0]
+        instead = f"leave out {option(sample.given[0])}, or " if sample.given else ""
+        of = "weighted reports" if sample.given else "several designs"
+        problem = f"has no interval for {of}: {instead}ask for {option('group')}"
     elif sample.total and sample.weights is None and sample.population_size is None:
         argument, value = "total", True
         problem = f"needs to know whom a report stands for: give {option('weights')} or {option('population_size')}"
