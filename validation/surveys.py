@@ -19,6 +19,7 @@ from rrjax import inference, mechanisms
 from validation.runner import Table, error, population, progress, run
 
 LEVEL, HIGHEST_RATIO, LOWEST = 0.95, 1.15, 0.93
+YES = np.asarray([1, 0])
 WEIGHTED = {"K": (5, 20), "N": (200, 2_000), "epsilon": (1.0, 3.0), "spread": (0.3, 1.0)}
 
 
@@ -53,7 +54,7 @@ def clustered(rng: np.random.Generator, sizes: np.ndarray, per_stratum: int, sha
     return Population(values, clusters // per_stratum, clusters)
 
 
-def chosen_clusters(rng: np.random.Generator, people: Population, numbers: Sequence[int]) -> np.ndarray:
+def chosen_clusters(rng: np.random.Generator, people: Population, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
     """Users of so many clusters of each stratum, drawn without replacement; strata have clusters in equal numbers."""
     kept = np.zeros((len(numbers), (people.clusters[-1] + 1) // len(numbers)), bool)
     for row, number in zip(kept, numbers, strict=True):
@@ -84,7 +85,7 @@ def settings() -> list[Setting]:
     sizes, samples = np.asarray([4000, 2000, 800, 400]), np.asarray([200, 100, 200, 200])
     strata = np.repeat(np.arange(4), sizes)
     yes = (rng.random(len(strata)) > np.asarray([0.05, 0.15, 0.3, 0.5])[strata]).astype(int)
-    dice = mechanisms.ForcedResponse(truth=2 / 3, forced=[1 / 2, 1 / 2])
+    dice = mechanisms.ForcedResponse(truth=2 / 3, forced=np.full(2, 1 / 2))
 
     def stratified(rng):
         chosen = np.concatenate([
@@ -92,7 +93,7 @@ def settings() -> list[Setting]:
         ])  # fmt: skip
         of = strata[chosen]
         return inference.survey_estimate(
-            answers(rng, dice, yes[chosen]), dice, values=[1, 0], strata=of, population_size=sizes[of]
+            answers(rng, dice, yes[chosen]), dice, values=YES, strata=of, population_size=sizes[of]
         )
 
     people = Population(yes, strata, np.arange(len(strata)))
@@ -108,7 +109,7 @@ def settings() -> list[Setting]:
         each = [answers(rng, design, rare[chosen]) for design in designs]
         mixed = mechanisms.ByRespondent(designs, which)
         reports = np.where(which == 0, *each)
-        return inference.survey_estimate(reports, mixed, values=[1, 0], population_size=1_000)
+        return inference.survey_estimate(reports, mixed, values=YES, population_size=1_000)
 
     people = Population(rare, np.zeros(1_000, int), np.arange(1_000))
     words = "500 of 1,000, finite population"
@@ -122,7 +123,7 @@ def settings() -> list[Setting]:
     def schools(rng, people=people):
         chosen = chosen_clusters(rng, people, [30])
         reports = answers(rng, crosswise, people.values[chosen])
-        return inference.survey_estimate(reports, crosswise, values=[1, 0], clusters=people.clusters[chosen])
+        return inference.survey_estimate(reports, crosswise, values=YES, clusters=people.clusters[chosen])
 
     words = "30 of 600 clusters of 10 to 49"
     found.append(Setting(f"{words}: share of yes", "crosswise, 0.15", people, (people.values == 0).mean(), schools))
@@ -156,7 +157,7 @@ def settings() -> list[Setting]:
         chosen = chosen_clusters(rng, people, take)
         strata, own = people.strata[chosen], women[chosen]
         return inference.survey_estimate(
-            answers(rng, dice, people.values[chosen]), dice, values=[1, 0], weights=80 / take[strata], strata=strata,
+            answers(rng, dice, people.values[chosen]), dice, values=YES, weights=80 / take[strata], strata=strata,
             clusters=people.clusters[chosen], population_size=np.full(len(chosen), 80), domain=own, less=~own,
         )  # fmt: skip
 

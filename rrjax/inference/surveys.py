@@ -154,9 +154,9 @@ def survey_estimate(
             raise ArgumentError.about("reports", "must be finite numbers, [N], where there is no mechanism")
         every = [Scores(reports.astype(np.float64))]
     else:
-        rows = np.atleast_2d(np.asarray(values, np.float64)) if values is not None else np.zeros((0, 0))
+        rows = np.atleast_2d(np.asarray(() if values is None else values, np.float64))
         if rows.ndim != 2 or not rows.size:
-            raise ArgumentError.about("values", f"must be [K] or [J, K], got shape {np.shape(values)}")
+            raise ArgumentError.about("values", f"must be [K] or [J, K], got shape {np.shape(rows)}")
         mechanism = epsilon_or_mechanism
         if not isinstance(mechanism, Mechanism):
             mechanism = RandomizedResponse(rows.shape[1], mechanism)
@@ -167,7 +167,7 @@ def survey_estimate(
     parts = [(1, _mask(domain, number, "domain")), (-1, _mask(less, number, "less"))][: 1 if less is None else 2]
     found = [estimated(each, sampling, parts, total, float(level), method == "normal") for each in every]
     columns = [jnp.asarray(each, float_dtype()) for each in zip(*found, strict=True)]
-    return SurveyEstimate(*(columns if np.ndim(values) == 2 else [each[0] for each in columns]))
+    return SurveyEstimate(*(columns if np.asarray(values).ndim == 2 else [each[0] for each in columns]))
 
 
 def _coded(given: Any, number: int, name: str) -> Coded | None:

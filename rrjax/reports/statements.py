@@ -236,7 +236,7 @@ def statements_of(
     # The tallies of other mechanisms do not tell how supports depend on each other, their single reports do.
     single = surveyed or (normal and not reports.mechanism.names_one)
     by_score = [each for each in functionals if single and each.values is not None]
-    found: dict[Functional, list[FunctionalEstimate]] = {}
+    found, num_left_out = {}, 0
     if by_score:
         found, num_left_out, more = survey_estimates(reports, by_score, by, sample, level, normal, population)
         notes += more

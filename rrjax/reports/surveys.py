@@ -89,19 +89,21 @@ def survey_estimates(
         problem = f"no row has a report and {', '.join(columns)}" + ", and a weight above zero" * bool(sample.weights)
         raise io.DataError.at(source.files()[0], problem, column=sample.weights or by)
     asked: list[tuple[str, int, About, list]] = [(name, size, "users", [(1, mask)]) for name, size, mask in levels]
-    names, sizes, masks = zip(*levels[1:], strict=True) if levels[1:] else ((), (), ())
-    if len(names) == 2:
-        asked.append((f"{names[0]} less {names[1]}", sum(sizes), "difference", [(1, masks[0]), (-1, masks[1])]))
+    if len(levels) == 3:
+        (first, one, mask), (second, other, less) = levels[1:]
+        asked.append((f"{first} less {second}", one + other, "difference", [(1, mask), (-1, less)]))
     if population is not None:
-        shares = population_shares(population, names).tolist()
-        asked.append(("population", levels[0][1], "population", [*zip(shares, masks, strict=True)]))
+        shares = population_shares(population, [name for name, *_ in levels[1:]]).tolist()
+        parts = [(share, mask) for share, (*_, mask) in zip(shares, levels[1:], strict=True)]
+        asked.append(("population", levels[0][1], "population", parts))
     found = {}
     for functional in functionals:
+        assert functional.values is not None  # quantiles are refused
         scores, found[functional] = Scores.of(rows, mechanism, functional.values), []
         for name, size, about, parts in asked:
             *each, effective, degrees = estimated(scores, sampling, parts, sample.total, level, normal)
             known = {"effective_size": effective, "degrees": degrees}
-            found[functional].append(FunctionalEstimate(functional, name, size, *each, about, known))
+            found[functional].append(FunctionalEstimate(functional, name, size, *each, about=about, sampled=known))
     notes, degrees = [], sampling.degrees(sampling.weights > 0)
     if number := int((sampling.weights[there[kept]] == 0).sum()):
         notes.append(f"{form.number(number, 'row has', 'rows have')} a weight of zero: no estimate is about them.")
@@ -124,6 +126,7 @@ def _sampling(reports: Any, sample: Sample, read: dict[str, Covariate], kept: np
 
     weights, sizes = (read[name].values[kept] if name in read else None for name in ("weights", "population_size"))
     sizes = sample.population_size if sizes is None else sizes
+    assert not isinstance(sizes, str)
     try:
         return Sampling.of(int(kept.sum()), weights, coded("strata"), coded("clusters"), sizes)
     except ArgumentError as error:
