@@ -187,10 +187,6 @@ FUNCTIONS = {
         jnp.stack([c, c[::-1]]), EPSILON, shares=[0.3, 0.7], values=NUMBERS
     ),
     "quantile": lambda k, c, t: inference.quantile(c, EPSILON),
-    "weighted_functional": lambda k, c, t: inference.weighted_functional(
-        inference.weighted_counts(c % K, t, K), EPSILON, values=NUMBERS
-    ),
-    "weighted_shares": lambda k, c, t: inference.weighted_shares(inference.weighted_counts(c % K, t, K), EPSILON),
     "rr_loss": lambda k, c, t: models.rr_loss(jnp.log(t)[None] + t[:, None], c % K, EPSILON),
     "backward_loss": lambda k, c, t: models.backward_loss(jnp.log(t)[None] + t[:, None], c % K, EPSILON),
     "rr_with_prior": lambda k, c, t: models.rr_with_prior(t, EPSILON).randomize(k, c[0] % K),

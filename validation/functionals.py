@@ -46,7 +46,6 @@ ALONE = ("group, exact", "group, normal", "mean, conservative", "mean, normal", 
 TOGETHER = ("difference, conservative", "difference, normal", "strata, conservative", "strata, normal")
 POSTERIOR = {"K": (5, 20), "epsilon": (2.0,), "population": ("prior", "Zipf", "spiked")}
 CHAIN = {"num_draws": 50, "num_warmup": 200, "thin": 5}
-WEIGHTED = {"K": (5, 20), "N": (200, 2_000), "epsilon": (1.0, 3.0), "spread": (0.3, 1.0)}
 LISTED = 12
 OUTCOMES = 1500
 """Of a binomial law: six standard deviations to either side."""
@@ -224,56 +223,9 @@ def of_posterior(number: int) -> tuple[Table, list[dict[str, Any]]]:
     ), rows
 
 
-@partial(jax.jit, static_argnums=2)
-def surveyed(
-    keys: jax.Array, epsilon: jax.Array, sizes: tuple[int, int], spread: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Coverage where odd categories were sampled half as often, and users at rates of a log-normal spread beside."""
-    size, users = sizes
-    theta = jnp.asarray(population("Zipf", size))
-    odd = jnp.arange(size) % 2
-    numbers = np.arange(size, dtype=np.float32)
-
-    def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        of_values, of_weights, of_reports = jax.random.split(key, 3)
-        values = rrjax.simulate.values(of_values, theta / (1 + odd), users)
-        # What is sampled with a probability over the weight has a log-normal weight of a mean less by the variance.
-        log_weights = spread * jax.random.normal(of_weights, (users,)) - spread**2
-        weights = jnp.exp(log_weights) * (1 + odd[values])
-        reports = rrjax.RandomizedResponse(size, epsilon).randomize(of_reports, values)
-        counts = inference.weighted_counts(reports, weights, size)
-        found = inference.weighted_functional(counts, epsilon, values=numbers, level=LEVEL)
-        plain = inference.linear_functional(
-            rrjax.count(reports, size), epsilon, values=numbers, level=LEVEL, method="normal"
-        )
-        true = jnp.sum(numbers * theta)
-        return judge(found, true, size)[0], judge(plain, true, size)[0]
-
-    return jax.vmap(one)(keys)
-
-
-def of_weights(number: int) -> tuple[Table, list[dict[str, Any]]]:
-    rows = []
-    progress("weights")
-    for size, users, epsilon, spread in itertools.product(*WEIGHTED.values()):
-        keys = jax.random.split(jax.random.key(size + users), number)
-        found = surveyed(keys, jnp.float32(epsilon), (size, users), jnp.float32(spread))
-        weighted, plain = (float(each.mean()) for each in found)
-        rows.append({"K": size, "N": users, "epsilon": epsilon, "spread": spread, "weighted": weighted, "plain": plain})
-    lines = [[f"{row['K']}, {row['N']:,}, {row['epsilon']:g}, {row['spread']:g}", f"{row['weighted']:.4f}",
-              f"{error(row['weighted'], number):.4f}", f"{row['plain']:.4f}"] for row in rows]  # fmt: skip
-    note = (
-        f"`weighted_functional` of a Zipf population, {number:,} surveys each: odd categories are sampled half as "
-        "often as even ones, and users at log-normal rates beside; without weights the interval is in the wrong place."
-    )
-    header = ["K, N, ε, spread of log weights", "weighted", "s.e.", "without weights"]
-    return Table("mean from weighted reports", header, lines, note), rows
-
-
 def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     number, grid = options.number, QUICK if options.quick else GRID
     rows = measure(grid, number)
-    weights, weighted = of_weights(number // 2)
     draws, posterior = of_posterior(min(number // 2, 300))
     groups, exact = exact_groups(grid)
     tables = [
@@ -282,10 +234,9 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
         widths(rows),
         listed(rows, "where rigorous intervals cover least", RIGOROUS, number),
         listed(rows, "where normal intervals cover least", tuple(NORMAL.values()), number),
-        weights,
         draws,
     ]
-    parts = {"rows": rows, "exact": exact, "weighted": weighted, "posterior": posterior}
+    parts = {"rows": rows, "exact": exact, "posterior": posterior}
     return tables, {"level": LEVEL, "collections": number, **parts}
 
 

@@ -125,6 +125,7 @@ def estimate(
     rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
     --parameter forced=1/2,1/2
     """
+    from rrjax.reports.by_respondent import ByRespondentReports
     from rrjax.reports.numbers import Numbers
     from rrjax.reports.reports import Reports
 
@@ -140,7 +141,7 @@ def estimate(
         more = {name: value for name, value in asked.given.items() if name != "within"}
         answer = ask(found, "within", column=asked.within, **more, **given)
     elif asked.any() or isinstance(found, Numbers):
-        listed = isinstance(found, Reports) and not (asked.mean or asked.quantile or asked.group)
+        listed = isinstance(found, Reports | ByRespondentReports) and not (asked.mean or asked.quantile or asked.group)
         top = output.top if listed or output.top != Output.top else None
         answer = ask(found, "statements", **asked.given, top=top, **given)
     else:

@@ -171,6 +171,21 @@ class StatementFlags:
     ] = False
     by: Annotated[str | None, _statement(help="A public column: the statements for each of its levels.")] = None
     weights: Annotated[str | None, _statement(help="A column of survey weights.")] = None
+    strata: Annotated[str | None, _statement(help="A column of the strata of a sample survey.")] = None
+    clusters: Annotated[
+        str | None, _statement(help="A column of the clusters of a sample survey, such as schools.")
+    ] = None
+    population_size: Annotated[
+        str | None,
+        _statement(
+            metavar="COLUMN|NUMBER",
+            help="How many clusters (without --clusters: people) the population of each stratum has: a column, or a "
+            "number for all.",
+        ),
+    ] = None
+    total: Annotated[bool, _statement("--total", help="Numbers of people, and sums, in place of shares and means.")] = (
+        False
+    )
     population: Annotated[
         Path | None,
         _statement(
@@ -184,9 +199,15 @@ class StatementFlags:
         """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
             raise UsageError.about("--normal", "applies to --mean, --group, --by and --weights: ask for one of them")
-        other = next((name for name in ("group", "normal", "weights", "population") if self.given.get(name)), None)
+        other = next(iter(self.given.keys() - {"within", "mean", "quantile", "by"}), None)
         if self.within is not None and other is not None:
-            raise UsageError.about(f"--{other}", "does not apply to --within, numbers within classes: leave it out")
+            flag = f"--{other.replace('_', '-')}"
+            raise UsageError.about(flag, "does not apply to --within, numbers within classes: leave it out")
+        try:  # a number is no column here: of columns without names, the sizes are no number of a column
+            number = None if self.population_size is None else float(self.population_size)
+        except ValueError:
+            return
+        object.__setattr__(self, "population_size", number)
 
     @property
     def given(self) -> dict[str, Any]:

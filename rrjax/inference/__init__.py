@@ -8,8 +8,7 @@ from rrjax.inference.association import Limits, association, cramers_v, mutual_i
 from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
 from rrjax.inference.chow_liu import TreeFit as TreeFit
 from rrjax.inference.classes import ClassEstimates, class_cdf, class_means, class_quantiles
-from rrjax.inference.combined import WeightedCounts as WeightedCounts
-from rrjax.inference.combined import difference, stratified, weighted_counts, weighted_functional, weighted_shares
+from rrjax.inference.combined import difference, stratified
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
 from rrjax.inference.distribution_tests import DesignFit as DesignFit
@@ -45,6 +44,8 @@ from rrjax.inference.profile import log_likelihood_surface, profile
 from rrjax.inference.quantiles import CdfBand as CdfBand
 from rrjax.inference.quantiles import Quantile as Quantile
 from rrjax.inference.quantiles import cdf_band, mean_limits, quantile, quantile_limits
+from rrjax.inference.surveys import SurveyEstimate as SurveyEstimate
+from rrjax.inference.surveys import survey_estimate
 from rrjax.inference.two_sample_designs import ComplianceEstimate as ComplianceEstimate
 from rrjax.inference.two_sample_designs import UnrelatedQuestionEstimate as UnrelatedQuestionEstimate
 from rrjax.inference.two_sample_designs import compliance, unrelated_question
@@ -90,15 +91,13 @@ __all__ = [
     "repeated_seed_test",
     "standard_errors",
     "stratified",
+    "survey_estimate",
     "tree_fit_test",
     "trend_test",
     "unrelated_question",
     "users_for_error",
     "users_for_width",
     "variances",
-    "weighted_counts",
-    "weighted_functional",
-    "weighted_shares",
 ]
 # Results of several functions; a result of one function is documented with it.
 __all__ += [

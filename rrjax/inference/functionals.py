@@ -305,14 +305,6 @@ def _variance_of_names(data, kind, estimand, x, shares, mean):
     return jnp.maximum(variance, given(alike) if kind != "denied" else given(apart) + d**2 * (apart - alike))
 
 
-def least_variance(mean: Array, centre: Array, spread: Array, d: Array) -> Float[Array, ""]:
-    """The smallest variance of a report's x, from 0 to 1, given the users' mean: all of them hold x = mean, cut.
-
-    Centre and spread are the mean and the variance of x over the categories.
-    """
-    return (1 - d) * (spread + d * (jnp.clip(mean, 0, 1) - centre) ** 2)
-
-
 def normal_limits(value: Array, error: Array, miss: Any) -> tuple[Array, Array]:
     """Estimate ± quantile · standard error, not cut; infinite for the unknown error of a single report."""
     half = jnp.where(jnp.isnan(error), jnp.inf, -ndtri(miss / 2) * error)

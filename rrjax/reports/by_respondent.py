@@ -22,7 +22,7 @@ from rrjax.reports.kind import ColumnQuestions
 from rrjax.reports.parameters import place_of_yes
 from rrjax.reports.parts import Groups
 from rrjax.reports.reading import check_design, design_of, in_float64, of_design
-from rrjax.reports.reports import left_out, refuse_single, warned
+from rrjax.reports.reports import Reports, left_out, refuse_single, warned
 
 COLUMN = "@"
 """What a name of a column begins with, in place of a design or of a parameter."""
@@ -41,7 +41,7 @@ class ByRespondentReports(Groups):
         ...     frame, column="answer", domain="0:1", mechanism="crosswise", parameters={"innocuous": "@p"}
         ... )
         >>> [each.mechanism.note for each in reports.parts.values()], reports.questions()
-        (['innocuous 0.25', 'innocuous 0.75'], ['shares', 'within', 'regress'])
+        (['innocuous 0.25', 'innocuous 0.75'], ['shares', 'mean', 'group', 'by', 'statements', 'within', 'regress'])
     """
 
     called_kind: ClassVar[str] = "answers to several designs"
@@ -82,7 +82,7 @@ class ByRespondentReports(Groups):
             "warnings": self.warnings,
         }
 
-    # What `regression_of` and `within_of` ask of reports.
+    # What regressions, statements and numbers within classes ask of reports; see `regression_of`, `survey_estimates`.
     @property
     def files(self) -> Source:
         """The files, or the data frame."""
@@ -100,6 +100,16 @@ class ByRespondentReports(Groups):
         """Not None: the answers are those of designs."""
         return self.main.tallied
 
+    @property
+    def design(self) -> Any:
+        """The design of the first group."""
+        return self.main.design
+
+    @property
+    def epsilon(self) -> float:
+        """The largest ε of all designs."""
+        return max(each.epsilon for each in self.parts.values())
+
     @cached_property
     def _which(self):
         """The place of the group of each row, −1 for rows of none."""
@@ -114,8 +124,10 @@ class ByRespondentReports(Groups):
         """The designs of some rows, booleans `[N]`."""
         return ByRespondent([each.mechanism for each in self.parts.values()], np.maximum(self._which[kept], 0))
 
-    regress = ColumnQuestions.regress
+    regress, statements = ColumnQuestions.regress, ColumnQuestions.statements
     within = ColumnQuestions.within
+    mean, group, by = ColumnQuestions.mean, ColumnQuestions.group, ColumnQuestions.by
+    possible_causes, without_interval = Reports.possible_causes, Reports.without_interval
 
 
 def column_in(value: Any) -> str | None:

@@ -14,7 +14,7 @@ from rrjax.data.errors import check_rate, option, refusal
 from rrjax.io.rows import Covariate, read_covariate
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
-from rrjax.reports.functionals import levels_of
+from rrjax.reports.functionals import read_levels
 from rrjax.reports.reading import in_float64
 
 if TYPE_CHECKING:
@@ -217,6 +217,6 @@ def _read(reports: Any, column: str, by: str | None) -> tuple[Covariate, Covaria
     numbers = read_covariate(dataclasses.replace(source, column=column), most_levels=None)
     if numbers.levels is not None:
         raise io.DataError.at(reports.name, "no value is a number, and numbers are wanted", column=column)
-    public = None if by is None else levels_of(source, by)
+    public = None if by is None else read_levels(source, by)
     source.check_unchanged()
     return numbers, public, values

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -15,18 +14,14 @@ import numpy as np
 
 from rrjax import inference, io
 from rrjax.data.errors import for_callers, for_commands, option, refusal
-from rrjax.inference.intervals import within
+from rrjax.inference.surveys import MOST_WEIGHT
 from rrjax.io.rows import Covariate, read_covariate
 from rrjax.io.scan import column_names
 from rrjax.reports import form
 from rrjax.reports.reports import Reports
 
 About: TypeAlias = Literal["users", "difference", "population"]
-REPORTS_AT_ONCE = 1 << 16
 MOST_LEVELS = 100
-MOST_WEIGHT = 1e100
-"""Limit of the weight of one user: sums of squares of weights stay finite."""
-NO_WEIGHT = "all weights are zero, or missing"
 SIZES = "sizes are numbers, none of them missing, negative or too large to add up"
 
 
@@ -36,7 +31,7 @@ class Functional:
 
     name: str
     kind: str
-    """One of mean, share and quantile."""
+    """One of mean, share, total and quantile."""
     values: np.ndarray | None
     """`[K]`, c; None for a quantile."""
     probability: float = math.nan
@@ -44,13 +39,11 @@ class Functional:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The users of one level of the public column, or all users: their counts, tally or weighted counts."""
+    """The users of one level of the public column, or all users: their counts or tally."""
 
     level: str
     num_reports: int
     data: Any
-    rows: np.ndarray | None = None
-    """The reports one by one, of mechanisms whose tallies do not tell how supports depend on each other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +59,8 @@ class FunctionalEstimate:
     lower: Any
     upper: Any
     about: About = "users"
+    sampled: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Of sample surveys: the effective number of reports, NaN of totals and differences; the degrees of freedom."""
 
     @property
     def impossible(self) -> bool:
@@ -73,6 +68,8 @@ class FunctionalEstimate:
         if self.functional.values is None:
             return False
         least, most = float(self.functional.values.min()), float(self.functional.values.max())
+        if self.functional.kind == "total":
+            return self.about == "users" and (self.value < min(least, 0) or (self.value > 0 and most <= 0))
         return abs(self.value) > most - least if self.about == "difference" else not least <= self.value <= most
 
     @property
@@ -83,7 +80,7 @@ class FunctionalEstimate:
     def facts(self) -> dict[str, Any]:
         names = ("num_reports", "value", "standard_error", "lower", "upper")
         found = {"statement": self.functional.name, "kind": self.functional.kind, "of": self.level}
-        return found | {name: getattr(self, name) for name in names}
+        return found | {name: getattr(self, name) for name in names} | self.sampled
 
     def texts(self) -> tuple[str, str, str]:
         """The value, its standard error and its interval, for people."""
@@ -103,7 +100,6 @@ def estimates_of(
     level: float,
     *,
     normal: bool = False,
-    weighted: bool = False,
     shares: np.ndarray | None = None,
 ) -> list[FunctionalEstimate]:
     """Estimates a functional for all users and for each level; of two levels also their difference."""
@@ -117,13 +113,8 @@ def estimates_of(
     def row(part, each, about: About = "users"):
         return FunctionalEstimate(functional, part.level, part.num_reports, *map(float, each), about=about)
 
-    if weighted:
-        return [row(part, inference.weighted_functional(part.data, reports.epsilon, **how)) for part in parts]
-    by_reports = normal and not mechanism.names_one
     how |= {"method": "normal" if normal else None, "mechanism": kind}
-    if by_reports:
-        found = [_normal(reports, part, values, level) for part in parts]
-    elif tallied:
+    if tallied:
         found = [inference.linear_functional(part.data, **how) for part in parts]
     else:
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
@@ -132,18 +123,12 @@ def estimates_of(
     rows, levels = [row(*each) for each in zip(parts, found, strict=True)], parts[1:]
     if len(levels) == 2:
         first, second = levels
-        if by_reports:
-            each = _normal_sum(found[1:], np.array([1, -1]), values, level)
-        else:
-            each = inference.difference(first.data, second.data, epsilon, **how)
+        each = inference.difference(first.data, second.data, epsilon, **how)
         both = Part(f"{first.level} less {second.level}", first.num_reports + second.num_reports, None)
         rows.append(row(both, each, "difference"))
     if shares is not None:
-        if by_reports:
-            each = _normal_sum(found[1:], shares, values, level)
-        else:
-            strata = [part.data for part in levels]
-            each = inference.stratified(strata if tallied else np.stack(strata), epsilon, shares=shares, **how)
+        strata = [part.data for part in levels]
+        each = inference.stratified(strata if tallied else np.stack(strata), epsilon, shares=shares, **how)
         rows.append(row(dataclasses.replace(parts[0], level="population"), each, "population"))
     return rows
 
@@ -163,59 +148,13 @@ def _quantiles(reports, functional, parts, epsilon, mechanism, level):
     ]
 
 
-def _normal(reports: Reports, part: Part, values: np.ndarray, level: float) -> inference.Estimate:
-    """The mean of the unbiased values of the reports, with its normal interval within the range of the values.
-
-    The unbiased shares of most mechanisms do not add up to one. So the values are taken about a centre, which is not
-    estimated: their mean, or the value of all categories but one.
-    """
-    mechanism, rows = reports.mechanism, part.rows
-    assert rows is not None
-    ends = [end for end in (values.min(), values.max()) if (values == end).sum() == len(values) - 1]
-    centre = ends[0] if ends else values.mean()
-    chunks = [rows[start : start + REPORTS_AT_ONCE] for start in range(0, len(rows), REPORTS_AT_ONCE)]
-    scores = np.concatenate([np.asarray(mechanism.debias(chunk)) @ (values - centre) for chunk in chunks])
-    alike = (scores == scores[0]).all()  # then they do not tell their error
-    error = math.nan if alike else scores.std(ddof=1) / math.sqrt(len(scores))
-    return _limits(centre + scores.mean(), error, level, values.min(), values.max())
-
-
-def _normal_sum(
-    found: Sequence[inference.Estimate], weights: np.ndarray, values: np.ndarray, level: float
-) -> inference.Estimate:
-    """The weighted sum of estimates from different users, with its normal interval within its range."""
-    weighted = list(zip(weights.tolist(), found, strict=True))
-    value = sum(weight * float(each.value) for weight, each in weighted)
-    error = math.hypot(*(weight * float(each.standard_error) for weight, each in weighted))
-    ends = weights * values.min(), weights * values.max()
-    return _limits(value, error, level, np.minimum(*ends).sum(), np.maximum(*ends).sum())
-
-
-def _limits(value: float, error: float, level: float, least: float, most: float) -> inference.Estimate:
-    half = math.inf if math.isnan(error) else NormalDist().inv_cdf((1 + level) / 2) * error  # of a single report
-    ends = within(value - half, value + half, least, most)
-    return inference.Estimate(jnp.asarray(value), jnp.asarray(error), *ends)
-
-
-def parts_of(
-    reports: Reports, by: str | None, weighted_by: str | None, one_by_one: bool = False
-) -> tuple[list[Part], int]:
-    """Returns all users, then those of each level; and the number of rows without a level or weight.
-
-    With `one_by_one` the parts of other mechanisms hold every report.
-    """
-    tallied = reports.tallied is not None and reports.design is None
-    if by is None and weighted_by is None:
-        rows = reports.reports(option("normal=True", "--normal")) if tallied and one_by_one else None
-        return [Part("all", reports.num_reports, reports.support_arguments[0], rows)], 0
-    if weighted_by is not None:
-        reports.check_counts(option("weights"))
-    column, domain, source = reports.counted.column, reports.counted.domain, reports.files
-    for argument, name in (("by", by), ("weights", weighted_by)):
+def check_public(reports: Any, columns: Mapping[str, Any]) -> None:
+    """Refuses columns, by their arguments, that are the reports, or that were randomized."""
+    for argument, name in columns.items():
         given = f"{option(argument)} {name!r}"
-        if name == column:
+        if name == reports.counted.column:
             raise refusal(argument, f"{given} is the column of reports; it takes a public one", value=name)
-        if name in source.columns():  # by reports the shares of levels would look more alike than they are
+        if name in reports.files.columns():  # by reports the shares of levels would look more alike than they are
             raise refusal(
                 argument,
                 f"{given} is randomized, too, and {option(argument)} takes a public column: "
@@ -223,29 +162,36 @@ def parts_of(
                 " columns of reports",
                 value=name,
             )
-    values = reports.reports(option("by" if weighted_by is None else "weights"))
-    public = None if by is None else levels_of(source, by)
-    weights = None if weighted_by is None else read_weights(dataclasses.replace(source, column=weighted_by))
-    source.check_unchanged()
-    answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
-    there = np.logical_and.reduce([answered, *(~each.missing for each in (public, weights) if each is not None)])
+
+
+def parts_of(reports: Reports, by: str | None) -> tuple[list[Part], int]:
+    """Returns all users, then those of each level; and the number of rows without a level."""
+    if by is None:
+        return [Part("all", reports.num_reports, reports.support_arguments[0])], 0
+    check_public(reports, {"by": by})
+    values, public = reports.reports(option("by")), read_levels(reports.files, by)
+    reports.files.check_unchanged()
+    answered = answered_in(values)
+    levels = rows_of_levels(public, answered & ~public.missing)
+    parts = [Part(name, len(rows), _counted(reports, values[rows])) for name, rows in levels if len(rows)]
+    if not parts:
+        raise io.DataError.at(reports.files.files()[0], "no row has a level and a report", column=by)
+    return parts, int((answered & public.missing).sum())
+
+
+def answered_in(values: np.ndarray) -> np.ndarray:
+    """Which rows have a report, `[N]`."""
+    return values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
+
+
+def rows_of_levels(public: Covariate | None, there: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """The rows of all users that are there, and of those of each level."""
     chosen = [("all", np.flatnonzero(there))]
     if public is not None:  # one sort takes half as long as a comparison for each of 60 levels
         levels, codes = public.levels or (), np.where(there, public.values + 1, 0).astype(np.uint8)
         ends = np.cumsum(np.bincount(codes, minlength=len(levels) + 1))
         chosen += zip(levels, np.split(np.argsort(codes, kind="stable"), ends)[1:], strict=False)
-    parts = []
-    for name, rows in chosen:
-        if weights is None and len(rows):
-            data = _counted(reports, values[rows])
-            parts.append(Part(name, len(rows), data, values[rows] if tallied else None))
-        elif weights is not None and weights.values[rows].any():
-            counts = inference.weighted_counts(values[rows], weights.values[rows], domain.num_categories)
-            parts.append(Part(name, len(rows), counts))
-    if not parts:
-        name, problem = (by, "no row has a level and a report") if weights is None else (weighted_by, NO_WEIGHT)
-        raise io.DataError(f"{reports.name}, column {name!r}: {problem}", file=source.files()[0], column=name)
-    return parts, int((answered & ~there).sum())
+    return chosen
 
 
 def _counted(reports: Reports, rows: np.ndarray) -> Any:
@@ -256,8 +202,8 @@ def _counted(reports: Reports, rows: np.ndarray) -> Any:
     return counts if reports.design is None else reports.design.tally_of_counts(counts)
 
 
-def levels_of(source: io.Source, by: str) -> Covariate:
-    """Reads a public column with few levels."""
+def read_levels(source: io.Source, by: str) -> Covariate:
+    """The levels of a public column."""
     public = read_covariate(dataclasses.replace(source, column=by), factor=True, most_levels=None)
     number = len(public.levels or ())
     if number > MOST_LEVELS:
@@ -313,18 +259,19 @@ def _sizes_in(path: str) -> dict[str, float]:
     return dict(zip(listed, sizes.values.tolist(), strict=True))
 
 
-def read_weights(source: io.Source) -> Covariate:
-    """Reads a column of survey weights, row by row; missing ones are NaN."""
+def read_weights(source: io.Source, argument: str = "weights") -> Covariate:
+    """Reads a column of survey weights, or of population sizes, row by row; missing ones are NaN."""
+    one, several = ("weight", "weights") if argument == "weights" else ("size", "population sizes")
     weights = read_covariate(source, most_levels=None)
     file = source.files()[0]
     place = f"{file}, column {weights.name!r}"
     if weights.levels is not None:
-        raise io.DataError(f"{place}: weights are numbers, and there is none", file=file, column=weights.name)
+        raise io.DataError(f"{place}: {several} are numbers, and there is none", file=file, column=weights.name)
     wrong = np.flatnonzero(weights.values < 0)
     if wrong.size:
         row = int(wrong[0]) + 1 if len(source.files()) == 1 else None
         raise io.DataError(
-            f"{place}{'' if row is None else f', row {row:,}'}: a weight is negative; weights are not",
+            f"{place}{'' if row is None else f', row {row:,}'}: a {one} is negative; {several} are not",
             file=file,
             column=weights.name,
             row=row,
@@ -333,8 +280,8 @@ def read_weights(source: io.Source) -> Covariate:
     largest = np.nanmax(weights.values, initial=0)
     if largest > MOST_WEIGHT or 0 < largest < 1 / MOST_WEIGHT:
         raise io.DataError(
-            f"{place}: the largest weight is {largest:g}, and sums of squares would be no numbers. Multiply all "
-            f"weights by one number, so that it lies between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}: only their "
+            f"{place}: the largest {one} is {largest:g}, and sums of squares would be no numbers. Multiply all "
+            f"{several} by one number, so that it lies between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}: only their "
             "ratios count",
             file=file,
             column=weights.name,

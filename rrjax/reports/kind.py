@@ -233,6 +233,10 @@ class ColumnQuestions(Kind):
         group: Groups = (),
         by: str | None = None,
         weights: str | None = None,
+        strata: str | None = None,
+        clusters: str | None = None,
+        population_size: str | float | None = None,
+        total: bool = False,
         population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
@@ -246,7 +250,13 @@ class ColumnQuestions(Kind):
             group: Groups of categories: texts such as "young=0:29" (both ends included) or "north=Oslo,Rome", and
                 mappings from names to labels. Without mean, quantile and group the most frequent categories are taken.
             by: A public column of the file: the statements for each of its levels, and the difference of two levels.
-            weights: A column of survey weights, for reports of randomized response.
+            weights: A column of survey weights. With it, or with one of the next three, the statements are about the
+                population that the sample represents (`rrjax.inference.survey_estimate`).
+            strata: A column of strata, which were sampled independently.
+            clusters: A column of clusters, which were sampled whole, such as schools; each lies in one stratum.
+            population_size: The number of clusters, or of people where there are none, in the population of the
+                stratum: a column, or a number where there are no strata. Without weights it makes them.
+            total: Whether to estimate numbers of people, and sums, in place of shares and means.
             population: The sizes of the levels of `by` in a population, which is estimated, too: a file with two
                 columns, or a mapping.
             normal: Whether intervals use the normal approximation: shorter, and valid for thousands of users.
@@ -268,19 +278,20 @@ class ColumnQuestions(Kind):
             (['mean', 'often'], [0.687, 0.175])
         """
         from rrjax.reports.statements import statements_of
+        from rrjax.reports.surveys import Sample
 
-        return statements_of(self, mean, quantile, group, by, weights, population, normal, level, top)
+        sample = Sample(weights, strata, clusters, population_size, total)
+        return statements_of(self, mean, quantile, group, by, population, normal, level, top, sample)
 
     def mean(
         self,
         *,
         by: str | None = None,
-        weights: str | None = None,
-        population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
+        **population: Any,
     ) -> Statements:
-        """Estimates the mean of labels that are numbers; see `statements`.
+        """Estimates the mean of labels that are numbers; see `statements`, also for the arguments of a population.
 
         Example:
             >>> import rrjax
@@ -288,7 +299,7 @@ class ColumnQuestions(Kind):
             >>> [round(float(mean.columns[name][0]), 2) for name in ("value", "lower", "upper")]
             [0.69, 0.53, 0.85]
         """
-        return self.statements(mean=True, by=by, weights=weights, population=population, normal=normal, level=level)
+        return self.statements(mean=True, by=by, normal=normal, level=level, **population)
 
     def quantile(self, *quantiles: float, by: str | None = None, level: float = 0.95) -> Statements:
         """Estimates quantiles in the order of the domain, such as 0.5 for the median; see `statements`.
@@ -305,12 +316,11 @@ class ColumnQuestions(Kind):
         self,
         *groups: Any,
         by: str | None = None,
-        weights: str | None = None,
-        population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
+        **population: Any,
     ) -> Statements:
-        """Estimates the share of some categories together; see `statements`.
+        """Estimates the share of some categories together; see `statements`, also for the arguments of a population.
 
         Example:
             >>> import rrjax
@@ -318,8 +328,7 @@ class ColumnQuestions(Kind):
             >>> reports.group("vowels=a", {"others": ["b", "c", "d"]}).columns["value"].round(3).tolist()
             [0.494, 0.506]
         """
-        given: dict[str, Any] = {"by": by, "weights": weights, "population": population}
-        return self.statements(group=groups, normal=normal, level=level, **given)
+        return self.statements(group=groups, by=by, normal=normal, level=level, **population)
 
     def by(
         self,
@@ -328,11 +337,10 @@ class ColumnQuestions(Kind):
         mean: bool = False,
         quantile: float | Iterable[float] = (),
         group: Groups = (),
-        weights: str | None = None,
-        population: Population | None = None,
         normal: bool = False,
         level: float = 0.95,
         top: int | None = None,
+        **population: Any,
     ) -> Statements:
         r"""Estimates statements for each level of a public column; see `statements`.
 
@@ -346,9 +354,8 @@ class ColumnQuestions(Kind):
             >>> found.columns["of"].tolist()
             ['all', 'north', 'south', 'north less south']
         """
-        given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, "weights": weights}
-        given |= {"population": population, "normal": normal, "level": level, "top": top}
-        return self.statements(by=column, **given)
+        given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, **population}
+        return self.statements(by=column, normal=normal, level=level, top=top, **given)
 
     def within(
         self: Any,

@@ -20,7 +20,7 @@ from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import largest_of
-from rrjax.reports.testing import check_contradictions
+from rrjax.reports.surveys import Sample, survey_estimates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,10 +44,10 @@ class Statements(Answer):
     estimates: list[FunctionalEstimate]
     level: float
     by: str | None
-    weights: str | None
+    sample: Sample | None
     normal: bool
     num_left_out: int
-    """Number of reports without a level or a weight."""
+    """Number of reports without a level, a weight, a stratum, a cluster or a population size."""
     notes: Sequence[str] = ()
     """What is odd about the question: rows that are left out, groups that reach beyond the domain."""
 
@@ -71,7 +71,7 @@ class Statements(Answer):
         return {
             "level": self.level,
             "by": self.by,
-            "weights": self.weights,
+            **({"weights": None} if self.sample is None else dataclasses.asdict(self.sample)),
             "num_without_level": self.num_left_out,
             "num_contradicted": sum(each.contradicted for each in self.estimates),
             "num_impossible": sum(each.impossible for each in self.estimates),
@@ -117,11 +117,8 @@ class Statements(Answer):
     @property
     def _validity(self):
         """A sentence about the kinds of the intervals, and the numbers of users for which they are valid."""
-        if self.weights is not None:
-            return (
-                "The intervals use the effective number of reports. They hold where weights do not depend on the "
-                "values."
-            )
+        if self.sample is not None:
+            return self._of_sample
         kinds, exact = self._kinds, self.reports.mechanism.names_one
         if self.normal:
             kept = "are exact" if exact else "hold for any number of users"
@@ -139,6 +136,20 @@ class Statements(Answer):
             shorter = f"; {option('normal=True', '--normal')} gives shorter ones" if exact else ""
             words.append(f"intervals of {listed} hold for any number of users{shorter}")
         return "; ".join(words)[:1].upper() + "; ".join(words)[1:] + "."
+
+    @property
+    def _of_sample(self):
+        """How intervals of a sample survey are made."""
+        first, sample = self.estimates[0], self.sample or Sample()
+        found = "Intervals are those of Student's t"
+        if not (self.normal or sample.total):
+            effective, of = f"{first.sampled['effective_size']:,.0f}", f"{first.num_reports:,}"
+            found = f"Intervals use the effective number of reports ({first.functional.name}: {effective} of {of})"
+        if sample.given != ["weights"]:
+            found += f", with {first.sampled['degrees']:,.0f} degrees of freedom"
+            found += " (clusters less strata)" * bool(sample.strata or sample.clusters)
+        found += ". They hold where weights do not depend on the values" * (sample.weights is not None)
+        return f"{found}. Totals are numbers of people if the weights add up to them." if sample.total else f"{found}."
 
     def cells(self, top: int = SHOWN) -> Cells:
         rows = []
@@ -194,11 +205,11 @@ def statements_of(
     quantile: float | Iterable[float],
     group: Groups,
     by: str | None,
-    weights: str | None,
     population: Population | None,
     normal: bool,
     level: float,
     top: int | None,
+    sample: Sample,
 ) -> Statements:
     """See `Reports.statements`."""
     check_rate("level", level)
@@ -206,9 +217,11 @@ def statements_of(
     groups, notes = _groups(reports, group)
     functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
     functionals += [*map(_quantile, quantiles), *groups]
-    _check_together(functionals, by, weights, population, normal, top)
+    one_design = isinstance(reports, Reports)
+    _check_together(functionals, by, sample, one_design, population, normal, top)
     if not functionals:  # the shares of the most frequent categories
-        every, largest = np.arange(reports.num_categories), largest_of(reports.counts, SHOWN if top is None else top)
+        every, number = np.arange(reports.num_categories), SHOWN if top is None else top
+        largest = largest_of(reports.counted.counts, number)
         functionals = [Functional(form.printable(reports.labels[place]), "share", every == place) for place in largest]
     names = [each.name for each in functionals]
     twice = next((each for each in functionals if names.count(each.name) > 1), None)
@@ -217,22 +230,35 @@ def statements_of(
         advice = f", or give groups names, such as {option('group=NAME=LABEL', '--group NAME=LABEL')}" * of_groups
         problem = f"{twice.name!r} is asked for twice: leave one out{advice}"
         raise refusal("group" if of_groups else twice.kind, problem, value=twice.name)
-    parts, num_left_out = parts_of(reports, by, weights, normal)
+    surveyed = bool(sample.given) or not one_design
+    if sample.total:
+        functionals = [dataclasses.replace(each, kind="total") for each in functionals]
+    # The tallies of other mechanisms do not tell how supports depend on each other, their single reports do.
+    single = surveyed or (normal and not reports.mechanism.names_one)
+    by_score = [each for each in functionals if single and each.values is not None]
+    found, num_left_out = {}, 0
+    if by_score:
+        found, num_left_out, more = survey_estimates(reports, by_score, by, sample, level, normal, population)
+        notes += more
+    if len(by_score) < len(functionals):
+        parts, num_left_out = parts_of(reports, by)
+        shares = None if population is None else population_shares(population, [part.level for part in parts[1:]])
+        others = [each for each in functionals if each not in found]
+        found |= {each: estimates_of(reports, each, parts, level, normal=normal, shares=shares) for each in others}
+    estimates = [row for each in functionals for row in found[each]]
     if num_left_out:
-        missing = " or ".join(repr(name) for name in (by, weights) if name is not None)
+        missing = " or ".join(map(repr, filter(None, (by, *sample.columns.values()))))
         rows_are = form.number(num_left_out, "row is", "rows are")
         notes.append(f"{rows_are} left out: column {missing} has no value there.")
-    shares = None if population is None else population_shares(population, [part.level for part in parts[1:]])
-    how = {"normal": normal, "weighted": weights is not None, "shares": shares}
-    estimates = [row for each in functionals for row in estimates_of(reports, each, parts, level, **how)]
-    check_contradictions(reports)
-    return Statements(reports, estimates, level, by, weights, normal, num_left_out, notes)
+    _ = reports.contradicted  # which warns
+    return Statements(reports, estimates, level, by, sample if surveyed else None, normal, num_left_out, notes)
 
 
 def _check_together(
     functionals: list[Functional],
     by: str | None,
-    weights: str | None,
+    sample: Sample,
+    one_design: bool,
     population: Population | None,
     normal: bool,
     top: int | None,
@@ -244,13 +270,18 @@ def _check_together(
     argument, problem, value = "population", None, None
     if population is not None and by is None:
         problem = f"gives the sizes of the levels of {option('by')}: name that column with {option('by')}"
-    elif population is not None and weights is not None:
-        problem = f"and {option('weights')} are two ways to weigh the users: give one of the two"
+    elif population is not None and sample.given:
+        problem = f"and {option(sample.given[0])} are two ways to weigh the users: give one of the two"
     elif population is not None and alone:
         problem = f"weighs means and groups, not quantiles: ask for {others}"
-    elif weights is not None and quantiles:
+    elif quantiles and (sample.given or not one_design):
         argument, value = "quantile", quantiles[0]
-        problem = f"has no interval for weighted reports: leave out {option('weights')}, or ask for {option('group')}"
+        instead = f"leave out {option(sample.given[0])}, or " if sample.given else ""
+        of = "weighted reports" if sample.given else "several designs"
+        problem = f"has no interval for {of}: {instead}ask for {option('group')}"
+    elif sample.total and sample.weights is None and sample.population_size is None:
+        argument, value = "total", True
+        problem = f"needs to know whom a report stands for: give {option('weights')} or {option('population_size')}"
     elif normal and alone:
         argument, value = "normal", normal
         problem = f"does not apply to quantiles, which have no normal intervals: leave it out, or ask for {others}"

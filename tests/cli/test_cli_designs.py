@@ -250,7 +250,7 @@ def test_reports_with_metadata_and_statements_that_a_design_has_not(answers):
     io.write_table("v.csv", {"answer": np.array(["yes", "no"])[np.arange(200) % 2]})
     assert answers("randomize", "v.csv", "--epsilon", 1, "--domain", "yesno.txt", "--out", "r.parquet")[0] == 0
     answers.refuses("--mechanism", "estimate", "r.parquet", *DICE)
-    assert answers("estimate", "v.csv", "--column", "answer", *DICE, "--weights", "n")[0] == 2
+    assert answers("estimate", "v.csv", "--column", "answer", *DICE, "--weights", "n")[0] == 3
     with pytest.raises(ValueError, match="differ"):
         rrjax.ordered_bayes(ForcedResponse(0.6, [0.5, 0.3, 0.2]).tally_of_counts([5, 3, 2]))
     # A negative question's answers support the others: its tally counts those.

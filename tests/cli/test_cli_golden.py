@@ -84,6 +84,7 @@ LINES = {
     "statements-weights": f"estimate {VISITS} --mean --group often=3:5 --weights weight",
     "statements-by-weights": f"estimate {VISITS} --group often=3:5 --by region --weights weight --explain",
     "statements-by-shares": "estimate city.parquet --by region --top 2 --out all.csv",
+    "statements-survey": f"estimate {VISITS} --group often=3:5 --weights weight --clusters house --population-size 900",
     "statements-weighted-shares": "estimate city.parquet --weights weight --top 3",
     "statements-narrow": f"estimate {VISITS} --mean --group often=3:5 --by region",
     "within": f"estimate {WITHIN} --mean --quantile 0.9 --by region --explain --out all.csv",

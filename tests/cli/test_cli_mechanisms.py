@@ -76,7 +76,6 @@ def test_subsets_from_values_to_a_comparison(values):
     assert "InvP" in out
     for arguments, message in (
         (("estimate", "r.parquet", "--estimator", "mle_star"), "--estimator"),
-        (("estimate", "r.parquet", "--group", "a", "--weights", "n"), "can be used for --weights"),
         (("test", "trend", "r.parquet", "r.parquet", "--draws", 99), "too few for 6 categories"),
         (("estimate", "r.parquet", "--counts", "n"), "--counts is for files of counts"),
         (("estimate", "r.parquet", "--epsilon", 1), "contradicts"),

@@ -73,8 +73,82 @@ def test_weights_stand_for_others(invoke, survey):
     reports, region, weight = survey
     found = said(invoke, "--group", "often=5:9", "--by", "region", "--weights", "weight")
     for level, chosen in (("all", region >= 0), ("north", region == 0), ("south", region == 1)):
-        counts = inference.weighted_counts(reports[chosen], weight[chosen], 10)
-        agree(found["often", level], inference.weighted_functional(counts, 2.0, values=np.arange(10) >= 5))
+        each = inference.survey_estimate(reports, 2.0, values=np.arange(10) >= 5, weights=weight, domain=chosen)
+        agree(found["often", level], each[:4])
+        assert found["often", level]["effective_size"] == pytest.approx(float(each.effective_size), rel=1e-4)
+    agree(
+        found["often", "north less south"],
+        inference.survey_estimate(
+            reports, 2.0, values=np.arange(10) >= 5, weights=weight, domain=region == 0, less=region == 1
+        )[:4],
+    )
+
+
+SURVEYED = (
+    ("--mechanism", "optimized-unary-encoding", "--epsilon", "2"),
+    ("--mechanism", "optimized-local-hashing", "--epsilon", "2"),
+    ("--mechanism", "forced-response", "--parameter", "truth=1/2", "--parameter", "forced=1/4,1/4,1/4,1/4"),
+    ("--mechanism", "@design", "--parameter", "truth=1/2", "--parameter", "forced=1/4,1/4,1/4,1/4"),
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", SURVEYED, ids=lambda how: how[1])
+def test_a_sample_survey_of_every_mechanism(invoke, how):
+    """The file and the arrays say the same; rows without a weight are left out."""
+    rng = np.random.default_rng(1)
+    region = np.repeat(["north", "south"], 300).astype(object)
+    columns = {
+        "value": rng.integers(0, 4, 600).astype(str).astype(object), "region": region,
+        "school": np.asarray([f"s{place // 20}" for place in range(600)], object),
+        "weight": np.where(rng.random(600) < 0.02, "", rng.uniform(1, 3, 600).round(3).astype(str)).astype(object),
+        "schools": np.where(region == "north", 40, 90), "sex": rng.choice(["f", "m"], 600).astype(object),
+        "design": np.where(rng.random(600) < 0.5, "direct", "forced-response").astype(object),
+    }  # fmt: skip
+    keep = [name for name in columns if name != "value"]
+    io.write_table("v.csv", columns)
+    read = ("v.csv", "--column", "value", "--domain", "0:3", *how)
+    if "--epsilon" in how:
+        invoke.done("randomize", *read, "--keep", ",".join(keep), "--out", "v.parquet", "--seed", "1")
+        read = ("v.parquet",)
+    sample = ("--weights", "weight", "--strata", "region", "--clusters", "school", "--population-size", "schools")
+    found = invoke.json("estimate", *read, "--mean", "--group", "high=2,3", "--by", "sex", *sample)
+    rows = {(row["statement"], row["of"]): row for row in found["statements"]}
+    options = {"column": "value"} if read[0] == "v.csv" else {}
+    if how[1] == "forced-response":
+        options |= {"domain": "0:3", "mechanism": rrjax.mechanisms.ForcedResponse(1 / 2, [1 / 4] * 4)}
+    elif how[1] == "@design":
+        options |= {
+            "domain": "0:3",
+            "mechanism": "@design",
+            "parameters": {"truth": "1/2", "forced": "1/4,1/4,1/4,1/4"},
+        }
+    reports = rrjax.read(read[0], **options)
+    told = columns["weight"] != ""
+    given = {
+        "weights": columns["weight"][told].astype(float), "strata": region[told], "clusters": columns["school"][told],
+        "population_size": columns["schools"][told],
+    }  # fmt: skip
+    women = columns["sex"][told] == "f"
+    for name, values in (("mean", np.arange(4)), ("high", np.arange(4) >= 2)):
+        for of, domain in (
+            ("all", {}),
+            ("f", {"domain": women}),
+            ("f less m", {"domain": women, "less": ~women}),
+        ):
+            each = inference.survey_estimate(
+                reports.reports("")[told], reports.mechanism_of(told), values=values, **given, **domain
+            )
+            agree(rows[name, of], each[:4])
+            assert rows[name, of]["degrees"] == 28
+    assert found["num_without_level"] == (~told).sum()
+    assert any("left out" in each for each in found["warnings"])
+    total = invoke.json("estimate", *read, "--group", "high=2,3", "--total", *sample)["statements"][0]
+    each = inference.survey_estimate(
+        reports.reports("")[told], reports.mechanism_of(told), values=np.arange(4) >= 2, total=True, **given
+    )
+    assert (total["kind"], total["effective_size"]) == ("total", None)
+    agree(total, each[:4])
 
 
 @pytest.mark.long
@@ -127,6 +201,11 @@ def test_what_is_wrong_is_named(invoke):
         ("--at-once", "--mean"),
         ("--by", "visits", "--mean"),
         ("--by", "weight", "--mean"),
+        ("--strata", "visits", "--mean"),
+        ("--quantile", "0.5", "--clusters", "region"),
+        ("--population", "p.csv", *by, "--strata", "region"),
+        ("--total", "--mean"),
+        ("--population-size", "2999", "--mean"),
     ):
         code, text = refused(flag, *flags)
         assert code == 2, text
@@ -157,6 +236,21 @@ def test_what_is_wrong_is_named(invoke):
     io.write_table("w.csv", {"a": np.asarray(["x", "y"] * 5, object), "w": np.asarray([1.0] * 9 + [-1])})
     text = invoke.said(3, "estimate", "w.csv", "--column", "a", "--epsilon", "1", "--weights", "w", "--top", "1")
     assert (invoke.error.column, invoke.error.row) == ("w", 10)
+    rows = [("a", "w", "h", "c", "n"), *(("x", place % 2, place // 4, place // 2, 5) for place in range(8))]
+    rows[-1] = ("y", 1, 2, 3, 6)
+    Path("h.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    line = ("estimate", "h.csv", "--column", "a", "--epsilon", "1", "--domain", "x,y", "--group", "y")
+    for flags, column, words in (
+        (("--strata", "h"), "h", "'2' has a single report"),
+        (("--strata", "h", "--clusters", "c"), "c", "cluster '3' is in stratum"),
+        (("--population-size", "n"), "n", "two sizes"),
+        (("--clusters", "none"), "none", "none"),
+        (("--weights", "h", "--by", "none"), "none", "none"),
+    ):
+        assert words in invoke.said(3, *line, *flags), flags
+        assert invoke.error.column == column
+    assert "4 rows have a weight of zero" in invoke.said(0, *line, "--weights", "w")
+    assert "Clusters less strata are 3" in invoke.said(0, *line, "--clusters", "c")
     assert invoke("estimate", "w.csv", "--column", "a", "--epsilon", "1", "--mean")[0] == 2
     assert (invoke.error.flag, invoke.error.value) == ("--mean", "x")
 

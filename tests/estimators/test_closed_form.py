@@ -543,7 +543,7 @@ NUMBERS = {
     "epsilons of examples": (lambda x: rrjax.models.rr_loss(jnp.zeros((2, 3)), [0, 1], x), HALVES),
     "a tally": (lambda x: rrjax.inv_p(rrjax.Tally(x, jnp.asarray(3, x.dtype), p=0.6, q=0.4)), ONES),
     "square wave": (lambda x: SquareWave(4, 1.0).mixture(x).weights, HALVES),
-    "weights": (lambda x: rrjax.inference.weighted_counts([0, 1, 1], x, 2).total, ONES),
+    "weights": (lambda x: rrjax.inference.survey_estimate([0, 1, 1], 1.0, values=[0, 1], weights=x), ONES),
     "values": (lambda x: rrjax.inference.linear_functional([5, 5, 9], 2.0, values=x).value, [0.0, 1.0, 2.0]),
     "shares": (lambda x: rrjax.inference.stratified(STRATA, 2.0, shares=x, values=[0, 1]).value, HALVES),
     "a budget": (lambda x: rrjax.models.split_budget(3.0, [2, 3], num_users=1000, weights=x).epsilons, HALVES),

@@ -24,9 +24,6 @@ from rrjax.inference import (
     linear_functional,
     quantile,
     stratified,
-    weighted_counts,
-    weighted_functional,
-    weighted_shares,
 )
 from rrjax.inference.bounded_means import Collections, combined_limits, conservative_limits, spread_of
 
@@ -130,8 +127,6 @@ def test_reports_that_are_all_the_same_have_an_error(estimand):
     # A mean: reports of users who all hold the middle one are 0, 1, 2 with q, 1 − 2q, q.
     found = linear_functional(counts, EPSILON, values=[0, 1, 2], method="normal")
     assert float(found.standard_error) == pytest.approx(math.sqrt(2 * q / 5) / d, rel=RTOL)
-    weighted = weighted_functional(weighted_counts(np.ones(5, int), np.ones(5), 3), EPSILON, values=[0, 1, 2])
-    assert float(weighted.standard_error) == pytest.approx(float(found.standard_error), rel=RTOL)
     one = linear_functional([0, 1, 0], EPSILON, values=[1, 0, 0])
     assert math.isnan(one.standard_error)
 
@@ -368,93 +363,6 @@ def test_functions_of_draws():
 
 
 @pytest.mark.long
-def test_weights_by_their_definition():
-    rng = np.random.default_rng(0)
-    reports, weights = rng.integers(0, 4, 300), rng.exponential(size=300) * (rng.random(300) < 0.9)
-    counts = weighted_counts(reports, weights, 4)
-    found = weighted_functional(counts, EPSILON, values=NUMBERS, level=0.9)
-    q = 1 / (math.exp(EPSILON) + 3)
-    debiased = (NUMBERS[reports] - q * NUMBERS.sum()) / (1 - 4 * q)
-    ratio, number = (weights @ debiased) / weights.sum(), weights.sum() ** 2 / (weights**2).sum()
-    variance = number / (number - 1) * (weights**2 @ (debiased - ratio) ** 2) / weights.sum() ** 2
-    assert float(found.value) == pytest.approx(ratio, rel=RTOL)
-    assert float(found.standard_error) == pytest.approx(math.sqrt(variance), rel=RTOL)
-    # Of 0 and 1 in place of the numbers: as many reports as have the variance.
-    assert float(found.upper) == pytest.approx(min(ratio + stats.norm.ppf(0.95) * math.sqrt(variance), 5), rel=0.05)
-    assert float(counts.effective_size) == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=RTOL)
-    shares = weighted_shares(counts, EPSILON, level=0.9)
-    named = np.bincount(reports, weights, 4) / weights.sum()
-    spread = np.asarray([weights**2 @ ((reports == each) - named[each]) ** 2 for each in range(4)]) / weights.sum() ** 2
-    alike = np.floor(np.minimum(named * (1 - named) / spread * (number - 1) / number, number))
-    low = stats.beta.ppf(0.05, named * alike, alike * (1 - named) + 1)
-    high = stats.beta.ppf(0.95, named * alike + 1, alike * (1 - named))
-    for limit, ends in ((low, shares.lower), (high, shares.upper)):
-        np.testing.assert_allclose(ends, np.clip((limit - q) / (1 - 4 * q), 0, 1), atol=1e-3)
-    for category in range(4):
-        one = weighted_functional(counts, EPSILON, values=np.eye(4)[category], level=0.9)
-        np.testing.assert_allclose([leaf[category] for leaf in shares], np.asarray(one), rtol=RTOL * 10, atol=1e-7)
-    parts = sum(weighted_counts(reports[part], weights[part], 4) for part in (slice(100), slice(100, None)))
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=RTOL), parts, counts)
-    traced = jax.jit(lambda r, w: weighted_counts(r, w, 4))(reports, weights.astype(FLOAT))
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=RTOL), traced, counts)
-    # Equal weights, of any size, are none.
-    plain = linear_functional(np.bincount(reports), EPSILON, values=NUMBERS, method="normal")
-    equal = weighted_functional(weighted_counts(reports, np.full(300, 7.0), 4), EPSILON, values=NUMBERS)
-    np.testing.assert_allclose(equal[:2], plain[:2], rtol=RTOL)
-    np.testing.assert_allclose(equal[2:], plain[2:], rtol=0.03)
-
-
-@pytest.mark.long
-def test_who_has_all_the_weight_is_no_crowd():
-    counts = weighted_counts([0] * 31 + [1] * 20, [1e9] + [1.0] * 50, 3)
-    found = weighted_shares(counts, 1.0)
-    assert np.isnan(found.standard_error).all()
-    np.testing.assert_array_equal(found.lower, 0)
-    np.testing.assert_array_equal(found.upper, 1)
-    mean = weighted_functional(counts, 1.0, values=[0, 1, 5])
-    assert float(mean.upper) - float(mean.lower) > 0.9 * 5
-
-
-@pytest.mark.long  # a program for each, of five seconds
-@pytest.mark.once
-@pytest.mark.parametrize("spread", [0.0, 1.0])
-def test_intervals_of_weighted_shares_cover_where_few_name_a_category(spread):
-    """Effective sizes of about 1,000; shares of 0.05 %, and of nobody, at an ε that hides little."""
-    theta = jnp.asarray([0.9, 0.0995, 0.0005, 0.0], FLOAT)
-    number = round(1000 * math.exp(spread**2))
-    draws = 1000
-
-    def covered(key):
-        for_value, for_report, for_weight = jax.random.split(key, 3)
-        values = jax.random.choice(for_value, 4, (number,), p=theta).astype(jnp.int32)
-        reports = rrjax.RandomizedResponse(4, 8.0).randomize(for_report, values)
-        weights = jnp.exp(spread * jax.random.normal(for_weight, (number,), FLOAT))
-        found = weighted_shares(weighted_counts(reports, weights, 4), 8.0)
-        return (found.lower <= theta) & (theta <= found.upper)
-
-    found = jax.jit(lambda keys: jax.lax.map(covered, keys, batch_size=100))(jax.random.split(jax.random.key(0), draws))
-    assert (np.mean(found, axis=0) >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / draws)).all()
-
-
-@pytest.mark.long  # a program of five seconds
-@pytest.mark.once
-def test_intervals_of_weighted_means_cover_where_few_have_an_extreme_value():
-    """Two of 1,000 users have a value a hundred times that of the others, at an ε that hides nothing: 85 % before."""
-    values, draws, number = np.asarray([0, 1, 100.0]), 1000, 1000
-    named = jnp.asarray([0.498, 0.5, 0.002], FLOAT)
-
-    def covered(key):
-        for_value, for_weight = jax.random.split(key)
-        reports = jax.random.choice(for_value, 3, (number,), p=named).astype(jnp.int32)
-        weights = jnp.exp(0.3 * jax.random.normal(for_weight, (number,), FLOAT))
-        found = weighted_functional(weighted_counts(reports, weights, 3), 12.0, values=values)
-        return (found.lower <= 0.7) & (found.upper >= 0.7)
-
-    found = jax.jit(lambda keys: jax.lax.map(covered, keys, batch_size=100))(jax.random.split(jax.random.key(0), draws))
-    assert np.mean(found) >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / draws)
-
-
-@pytest.mark.long
 def test_what_cannot_be_is_nan():
     bad = np.asarray([[5, -1, 3], [0, 0, 0], [4, 4, 4]])
     found = np.asarray(LINEAR(bad, 1.5))
@@ -462,8 +370,6 @@ def test_what_cannot_be_is_nan():
     assert np.isfinite(found[:, 2]).all()
     assert np.isnan(np.asarray(LINEAR(bad, -1.0))).all()
     assert np.isnan(np.asarray(DIFFERENCE(bad, bad[::-1], np.asarray([1.0, 1.0], FLOAT)))).all()
-    traced = jax.jit(lambda r, w: weighted_counts(r, w, 3))(np.asarray([0, 1, 2]), np.asarray([1, -1, 1], FLOAT))
-    assert np.isnan(np.asarray(weighted_functional(traced, 1.0, values=SMALL))).all()
     flat = jax.jit(lambda values: linear_functional(COUNTS, 1.0, values=values))(np.full(4, 2, FLOAT))
     assert np.isnan(np.asarray(flat)).all()
 
@@ -524,27 +430,3 @@ def test_what_is_wrong_is_named():
         stratified(COUNTS[None], 1.0, shares=[1.0], values=NUMBERS)
     with refused("counts"):
         stratified(np.stack([COUNTS, 0 * COUNTS]), 1.0, shares=[0.5, 0.5], values=NUMBERS)
-    with refused("weights"):
-        weighted_counts([0, 1, 1], [1, 1, -1], 2)
-    with refused("weights"):
-        weighted_counts([0, 1, 1], [math.nan, 1, 1], 2)
-    with refused("weights"):
-        weighted_counts([0, 1], [0, 0], 2)
-    with refused("weights"):
-        weighted_counts([0, 1], [1], 2)
-    with refused("counts"):
-        weighted_functional(COUNTS, 1.0, values=NUMBERS)
-    with refused("other"):
-        weighted_counts([0], [1], 2) + weighted_counts([0], [1], 3)
-
-
-@pytest.mark.parametrize("unit", [1e-22, 1e22])
-def test_weights_whose_squares_leave_float32_are_refused(unit):
-    weights = unit * np.arange(1, 31.0)
-    if X64:
-        counts = weighted_counts(np.arange(30) % 3, weights, 3)
-        one = weighted_counts(np.arange(30) % 3, weights / unit, 3)
-        assert float(counts.effective_size) == pytest.approx(float(one.effective_size), rel=1e-9)
-        weights = weights * unit**8
-    with refused("weights"):
-        weighted_counts(np.arange(30) % 3, weights, 3)

@@ -185,7 +185,6 @@ def test_counts_of_users_or_categories_that_are_spread():
     place, reports, weights = explicit(), np.arange(8) % 3, np.arange(1.0, 9, dtype=np.float32)
     for function, given in (
         (lambda reports: rrjax.count(reports, 3), (reports,)),
-        (lambda reports, weights: inference.weighted_counts(reports, weights, 3).total, (reports, weights)),
         (lambda counts: surveys.groups.inv(counts, jnp.ones(4)), (meshes.COUNTS,)),
         (lambda prior: models.rr_with_prior(prior, 1.5).num_candidates, (weights / 36,)),
     ):

@@ -1,0 +1,137 @@
+"""Statements about the population that a sample survey represents: weights, strata, clusters, population sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rrjax import io
+from rrjax.data.errors import ArgumentError, option, refusal, reworded
+from rrjax.inference.surveys import Sampling, Scores, estimated
+from rrjax.io.rows import Covariate, read_covariate
+from rrjax.reports import form
+from rrjax.reports.functionals import (
+    About,
+    Functional,
+    FunctionalEstimate,
+    answered_in,
+    check_public,
+    population_shares,
+    read_levels,
+    read_weights,
+    rows_of_levels,
+)
+
+FEW_DEGREES = 20
+"""Degrees of freedom below which unequal clusters make intervals too short."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """The columns that say how users were sampled, and what is asked of them."""
+
+    weights: str | None = None
+    strata: str | None = None
+    clusters: str | None = None
+    population_size: str | float | None = None
+    total: bool = False
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns, by their arguments."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, str)}
+
+    @property
+    def given(self) -> list[str]:
+        """The arguments that were given."""
+        return [name for name, value in vars(self).items() if value is not None and value is not False]
+
+
+def survey_estimates(
+    reports: Any,
+    functionals: Sequence[Functional],
+    by: str | None,
+    sample: Sample,
+    level: float,
+    normal: bool = False,
+    population: Any = None,
+) -> tuple[dict[Functional, list[FunctionalEstimate]], int, list[str]]:
+    """Estimates functionals of all users, each level, two levels' difference and a population, from any reports.
+
+    Returns the estimates of each, the number of reports that are left out, and notes about the sample.
+    """
+    columns = {**sample.columns, **({} if by is None else {"by": by})}
+    check_public(reports, columns)
+    source, values = reports.files, reports.reports(option(next(iter(columns), "normal")))
+    read: dict[str, Covariate] = {}
+    for argument, name in columns.items():
+        of = dataclasses.replace(source, column=name)
+        if argument in ("strata", "clusters"):
+            read[argument] = read_covariate(of, factor=True, most_levels=None)
+        else:
+            read[argument] = read_levels(source, name) if argument == "by" else read_weights(of, argument)
+    source.check_unchanged()
+    answered = answered_in(values)
+    # Rows without an answer or a level were sampled, too: they count in the design.
+    kept = ~np.any([np.zeros(len(values), bool), *(read[name].missing for name in sample.columns)], axis=0)
+    there = answered & kept if by is None else answered & kept & ~read["by"].missing
+    sampling, levels = _sampling(reports, sample, read, kept), []
+    rows, mechanism = values[kept], reports.mechanism_of(kept)
+    rows = np.maximum(rows, 0) if rows.ndim == 1 else rows
+    for name, chosen in rows_of_levels(read.get("by"), there):
+        mask = np.isin(np.flatnonzero(kept), chosen, assume_unique=True)
+        if sampling.weights[mask].any():
+            levels.append((name, len(chosen), mask))
+    if not levels:
+        problem = f"no row has a report and {', '.join(columns)}" + ", and a weight above zero" * bool(sample.weights)
+        raise io.DataError.at(source.files()[0], problem, column=sample.weights or by)
+    asked: list[tuple[str, int, About, list]] = [(name, size, "users", [(1, mask)]) for name, size, mask in levels]
+    if len(levels) == 3:
+        (first, one, mask), (second, other, less) = levels[1:]
+        asked.append((f"{first} less {second}", one + other, "difference", [(1, mask), (-1, less)]))
+    if population is not None:
+        shares = population_shares(population, [name for name, *_ in levels[1:]]).tolist()
+        parts = [(share, mask) for share, (*_, mask) in zip(shares, levels[1:], strict=True)]
+        asked.append(("population", levels[0][1], "population", parts))
+    found = {}
+    for functional in functionals:
+        assert functional.values is not None  # quantiles are refused
+        scores, found[functional] = Scores.of(rows, mechanism, functional.values), []
+        for name, size, about, parts in asked:
+            *each, effective, degrees = estimated(scores, sampling, parts, sample.total, level, normal)
+            known = {"effective_size": effective, "degrees": degrees}
+            found[functional].append(FunctionalEstimate(functional, name, size, *each, about=about, sampled=known))
+    notes, degrees = [], sampling.degrees(sampling.weights > 0)
+    if number := int((sampling.weights[there[kept]] == 0).sum()):
+        notes.append(f"{form.number(number, 'row has', 'rows have')} a weight of zero: no estimate is about them.")
+    if sample.clusters is not None and degrees < FEW_DEGREES:
+        notes.append(
+            f"Clusters less strata are {degrees}. Where so few clusters are of unequal sizes, intervals are too short: "
+            "some dozens are needed."
+        )
+    return found, int((answered & ~there).sum()), notes
+
+
+def _sampling(reports: Any, sample: Sample, read: dict[str, Covariate], kept: np.ndarray) -> Sampling:
+    """The sampling of the rows that are kept; its errors name the file and the column."""
+
+    def coded(name):
+        if name not in read:
+            return None
+        used, codes = np.unique(read[name].values[kept].astype(int), return_inverse=True)
+        return np.asarray(read[name].levels, object)[used], codes
+
+    weights, sizes = (read[name].values[kept] if name in read else None for name in ("weights", "population_size"))
+    sizes = sample.population_size if sizes is None else sizes
+    assert not isinstance(sizes, str)
+    try:
+        return Sampling.of(int(kept.sum()), weights, coded("strata"), coded("clusters"), sizes)
+    except ArgumentError as error:
+        argument = error.argument or "weights"
+        if argument not in sample.columns:
+            raise refusal(argument, f"{option(argument)}: {error}", value=error.value) from error
+        column, file = sample.columns[argument], reports.files.files()[0]
+        raise reworded(error, f"{file}, column {column!r}: {error}", io.DataError, file=file, column=column) from error
