@@ -137,7 +137,7 @@ def fit_two_samples(covariates: ArrayLike, answers: ArrayLike, design: Any, **ho
     plain, units = as_data(covariates, refuse_spread(answers, "fit"), 1.0, 2, how["weights"], intercept)
     weights, number, dtype = plain.weights, len(plain.weights), plain.weights.dtype
     second = np.zeros((number, 0), dtype) if nuisance is None else as_covariates(nuisance)
-    sample, answers = as_values(sample, 2, "sample"), jnp.asarray(answers)
+    sample, answers = (jnp.asarray(each, jnp.int32) for each in (as_values(sample, 2, "sample"), answers))
     for name, each in (("sample", sample), ("nuisance", second)):
         require(each.shape[:1] == (number,), name, f"{number} rows, those of covariates", each)
     known = None if isinstance(weights, Tracer) else np.asarray(weights, np.float64)
@@ -154,7 +154,7 @@ def fit_two_samples(covariates: ArrayLike, answers: ArrayLike, design: Any, **ho
     table, kinds = _table(design).astype(dtype), 2 * sample + answers
     data = _Data(plain.covariates, others.astype(dtype), table[kinds], weights)
     back = block_diag(units.back_transform(intercept), other_units.back_transform(True).astype(dtype))
-    prior = as_scalar(how["ridge"], dtype, "ridge") * (jnp.arange(size + width) < size)
+    prior = jnp.where(jnp.arange(size + width) < size, as_scalar(how["ridge"], dtype, "ridge"), 0)
     counts = jax.ops.segment_sum(weights, kinds, num_segments=4).reshape(2, 2)
     static = (
         as_integer(how["max_iters"], "max_iters", 1),
@@ -250,10 +250,10 @@ def _fitted(given, units, counts, table, clusters, tol, static):
     count, size, number = len(back), data.covariates.shape[1], jnp.sum(data.weights)
     unit, nowhere = jnp.eye(count, dtype=back.dtype), jnp.zeros(count, back.dtype)
     first, second = _start(counts, table)
-    start = nowhere.at[0].set(first * intercept).at[size].set(second)
+    start = nowhere.at[0].set(first * int(intercept)).at[size].set(second)
     # All coefficients; a constant second share; none. A second share of covariates has no direction where it is zero,
     # so that the test compares the other two.
-    frames = jnp.stack([unit * (jnp.arange(count) < most) for most in (count, size + 1, size)])
+    frames = jnp.stack([jnp.where(jnp.arange(count) < most, unit, 0) for most in (count, size + 1, size)])
     offsets = jnp.stack([nowhere, nowhere, nowhere.at[size].set(_NOBODY)])
     points, views, num_iters = lax.map(
         lambda each: _maximum(*each, start, (prior, data), tol, max_iters), (frames, offsets)
@@ -281,6 +281,7 @@ def _fitted(given, units, counts, table, clusters, tol, static):
     own, own_back = zero + jnp.where(held, jnp.nan, covariance[size:, size:]), back[size:, size:]
     slope = jax.vmap(mean, 1)(data.nuisance * (sigmoid(logits[:, 1]) * sigmoid(-logits[:, 1]))[:, None])
     statistic, tested = jnp.maximum(2 * accurate_sum(logs[1] - logs[2]), 0), zero if follows else jnp.nan
+    nobody = sigmoid(points[1, size]) < _AT_BOUNDARY
     without = mean(sigmoid(-_logits(points[2], data)[:, 0]))
     result = TwoSampleRegression(
         standard_coefficients=zero + point[:size, None],
@@ -301,7 +302,7 @@ def _fitted(given, units, counts, table, clusters, tol, static):
         nuisance_coefficients=zero + matmul(own_back, point[size:]),
         nuisance_standard_errors=jnp.sqrt(jnp.diagonal(matmul(own_back, own, own_back.T))),
         statistic=tested + statistic,
-        p_value=tested + _all_comply(statistic, without, jnp.sum(counts, axis=1), table[::2]),
+        p_value=tested + jnp.where(nobody, 1, _all_comply(statistic, without, jnp.sum(counts, axis=1), table[::2])),
         state=(zero + point, back, prior, data),
     )
     return result, errors
@@ -318,8 +319,7 @@ def _all_comply(statistic, mean, numbers, yes):
     told = jnp.sum(along**2 / variance)
     cosine = jnp.sum(along * away / variance) / jnp.sqrt(told * jnp.sum(away**2 / variance))
     beyond = jnp.where(mean < 2 / jnp.sqrt(told), jnp.arcsin(jnp.clip(-cosine, 0, 1)), 0)
-    p_value = ndtr(-jnp.sqrt(statistic)) + beyond / jnp.pi * jnp.exp(-statistic / 2)
-    return jnp.where(statistic > _AT_BOUNDARY, p_value, 1)
+    return ndtr(-jnp.sqrt(statistic)) + beyond / jnp.pi * jnp.exp(-statistic / 2)
 
 
 @jax.jit
