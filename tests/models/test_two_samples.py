@@ -77,7 +77,7 @@ def maximum(chance, answers, width):
     return found, -minus(found) * len(answers)
 
 
-@pytest.mark.parametrize(("name", "width"), zip(DESIGNS, [1, 2, 2, 1, 2, 1], strict=True))
+@pytest.mark.parametrize(("name", "width"), list(zip(DESIGNS, [1, 2, 2, 1, 2, 1], strict=True)))
 def test_the_maximum_is_that_of_another_solver(name, width):
     covariates, answers, sample, chance = population(name)
     found = fit(covariates, answers, DESIGNS[name][0], sample=sample, nuisance=covariates[:, : width - 1])
