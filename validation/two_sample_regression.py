@@ -23,9 +23,8 @@ N = 1000
 """Respondents in each sample."""
 TRUE = np.array([-0.3, 0.7, 0.5])
 """Log-odds of a yes: intercept, normal and binary covariate."""
-BATCH = 25
 DIRECT = 4
-PROFILES = 100
+PROFILES = 60
 """Surveys of each setting whose profiles are computed."""
 
 
@@ -55,8 +54,8 @@ class Setting(NamedTuple):
 
 SETTINGS = [
     Setting(mechanisms.CheatingDetection(np.array([0.25, 0.75])), complying, [[1, 0.25, 0], [1, 0.75, 0]], 0.2),
-    Setting(mechanisms.CheatingDetection(np.array([0.1, 0.6]), np.array([0.4, 0.1])), complying,
-            [[0.6, 0.1, 0], [0.9, 0.6, 0]], 0.2),
+    Setting(mechanisms.CheatingDetection(np.array([0.1, 0.6]), np.array([0.2, 0.1])), complying,
+            [[0.8, 0.1, 0], [0.9, 0.6, 0]], 0.2),
     Setting(mechanisms.StochasticLieDetector(np.array([5 / 6, 1 / 6])), lying, [[1, 1 / 6, 0], [1, 5 / 6, 0]], 0.3),
     Setting(mechanisms.AnchoredCrosswise(0.15, 0.15), complying, [[0.15, 0.85, 0.5], [0.85, 0.85, 0.5]], 0.2),
     Setting(mechanisms.SelfProtection(np.array([0.9, 0.4]), 0.7), complying, [[0.97, 0.07, 0], [0.82, 0.42, 0]], 0.2),
@@ -66,19 +65,19 @@ SETTINGS = [
 SAMPLE = np.repeat([0, 1], N)
 
 
-def survey(key: jax.Array, place: int, second: float) -> tuple[jax.Array, jax.Array]:
+def survey(key: jax.Array, place: int, second: Any) -> tuple[jax.Array, jax.Array]:
     """Covariates and answers (0 is yes) of one survey."""
     setting, dtype = SETTINGS[place], jnp.float32
     for_normal, for_binary, for_answers = jax.random.split(key, 3)
     normal = jax.random.normal(for_normal, (2 * N,), dtype)
     covariates = jnp.stack([normal, jax.random.bernoulli(for_binary, 0.4, (2 * N,)).astype(dtype)], axis=1)
     share = jax.nn.sigmoid(TRUE[0].astype(dtype) + covariates @ TRUE[1:].astype(dtype))
-    chance = setting.law(share, second, *jnp.asarray(setting.yes, dtype)[SAMPLE].T)
+    chance = setting.law(share, jnp.asarray(second, dtype), *jnp.asarray(setting.yes, dtype)[SAMPLE].T)
     return covariates, (jax.random.uniform(for_answers, (2 * N,), dtype) >= chance).astype(jnp.int32)
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3))
-def many(keys: jax.Array, place: int, second: float, profiles: bool) -> tuple[jax.Array, ...]:
+@partial(jax.jit, static_argnums=(1, 3))
+def many(keys: jax.Array, place: int, second: Any, profiles: bool) -> tuple[jax.Array, ...]:
     """Log-odds of a yes, standard errors, second share, p-value and convergence, or profile intervals, of each key."""
 
     def one(key):
@@ -88,7 +87,7 @@ def many(keys: jax.Array, place: int, second: float, profiles: bool) -> tuple[ja
         errors = found.standard_errors[:, 0]
         return -found.coefficients[:, 0], errors, found.nuisance, found.p_value, found.converged
 
-    return jax.lax.map(one, keys, batch_size=BATCH)
+    return jax.lax.map(one, keys)  # side by side they would all take the steps of the slowest
 
 
 def directly(covariates: np.ndarray, answers: np.ndarray, setting: Setting) -> np.ndarray:
