@@ -258,7 +258,8 @@ def _two_samples() -> list[str]:
             "respondents. Tests: `tests/inference/test_two_sample_designs.py`.",
             "",
             "All estimates from two samples have a test that the answers fit the design, as they are (`fit_p_value`) "
-            "and with the samples exchanged (`swapped_p_value`). Sizes and coverage: `validation/two_samples.py`.",
+            "and with the samples exchanged (`swapped_p_value`). Sizes and coverage: `validation/two_samples.py`. All "
+            "take covariates: [regressions](models.md#a-sensitive-answer-that-depends-on-covariates).",
         ]
     )
 

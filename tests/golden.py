@@ -117,6 +117,15 @@ def samples(first, second):
     return table({"die": ["a"] * sum(first) + ["b"] * sum(second), "said": said})
 
 
+def cards():
+    """A CSV of the answers of two samples, and the ages of who gave them; a fifth do not follow the rule."""
+    rng = np.random.default_rng(8)
+    age, die = rng.integers(20, 70, 2000), np.repeat(["a", "b"], 1000)
+    share = 1 / (1 + np.exp(1.5 - 0.03 * age))
+    yes = 0.8 * (share + (1 - share) * np.where(die == "a", 0.25, 0.75))
+    return table({"die": die, "said": np.where(rng.random(2000) < yes, "yes", "no"), "age": age})
+
+
 def day(number):
     """A CSV of the apps of 1,000 users on one of three days; on the last one, 150 have another."""
     apps = np.repeat([0, 1, 2], (500, 300, 200))
@@ -174,6 +183,7 @@ INPUTS = {
         for name in ("warner", "forced-response", "unrelated-question", "crosswise", "kuk")
     },
     "cheating.csv": lambda: samples((400, 600), (550, 450)),
+    "cards.csv": cards,
     "exchanged.csv": lambda: samples((550, 450), (400, 600)),
     "anchor.csv": lambda: samples((1427, 573), (1541, 459)),
     "unrelated.csv": lambda: samples((1040, 2960), (1360, 2640)),

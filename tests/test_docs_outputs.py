@@ -138,6 +138,19 @@ def test_numbers_have_the_fields_that_the_page_names(files):
 
 
 @pytest.mark.long
+def test_a_regression_of_two_samples_has_the_fields_that_the_page_names(files):
+    said = {"A": (1, 0, 0), "B": (1, 1, 0)}
+    rows = [f"{yes},{card},{age}" for age in range(20, 70) for card in "AB" for yes in (*said[card], age % 2)]
+    Path("two.csv").write_text("\n".join(["said,card,age", *rows]))
+    line = ["regress", "two.csv", "--outcome", "said", "--domain", "0:1", "--mechanism", "stochastic-lie-detector"]
+    line += ["--parameter", "truth=0.8,0.4", "--sample", "card=A,B", "--covariates", "age", "--robust", "--json"]
+    code, out, error = files(*line)
+    assert code == 0, error
+    found = {name for name in paths(json.loads(out)) if name.startswith("second.")}
+    assert found == fields("`regress` of two samples")
+
+
+@pytest.mark.long
 @pytest.mark.full
 def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
     Path("u.csv").write_text("id,a,b,c\n" + "".join(f"{user},{user % 2},{user % 3},{user % 2}\n" for user in range(60)))

@@ -35,6 +35,15 @@ Made = TypeVar("Made")
 EXAMPLES = {1: "yes:1/4,no:3/4", 2: "0.8,0.4"}
 """Values of parameters of several numbers, by the number of samples: for each answer, or for each sample."""
 
+Sample = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN=FIRST,SECOND",
+        help="For a --mechanism of two samples: the column that says which sample (or question) a row is of, and "
+        "its two levels in the order of the parameters.",
+        rich_help_panel=PANEL,
+    ),
+]
 
 _FRACTION = re.compile(r"^\s*(\w+)\s*=\s*(\d+\s*/\s*\d+)", re.MULTILINE)
 """A fraction without quotes in a file of --design."""
@@ -87,7 +96,7 @@ class SurveyDesign:
             autocompletion=design_names,
             metavar="NAME",
             help=f"How respondents randomized their answers, in place of --epsilon: {', '.join(DESIGNS)}; or @COLUMN, "
-            f"where a column says it. `rrjax estimate` with --sample also takes {', '.join(TWO_SAMPLES)}.",
+            f"where a column says it. `rrjax estimate` and `regress` with --sample also take {', '.join(TWO_SAMPLES)}.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -261,7 +270,9 @@ class SurveyDesign:
         assert name is not None
         if name in TWO_SAMPLES:
             raise UsageError.about(
-                "--mechanism", f"{name} has two samples: `rrjax estimate` takes it, with --sample", value=name
+                "--mechanism",
+                f"{name} has two samples: `rrjax estimate` and `rrjax regress` take it, with --sample",
+                value=name,
             )
         numbers = self._numbers(domain)
         from rrjax.mechanisms.surveys.named import make_design

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rrjax.cli import options, show
-from rrjax.cli.design import PANEL, SurveyDesign
+from rrjax.cli.design import PANEL, Sample, SurveyDesign
 from rrjax.cli.options import Confidence, Ordered, Output, StatementFlags, ask, flags
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
 from rrjax.data.errors import UsageError
@@ -70,15 +70,7 @@ def estimate(
     *,
     epsilon: Epsilon = None,
     design: SurveyDesign,
-    sample: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN=FIRST,SECOND",
-            help="For a --mechanism of two samples: the column that says which sample (or question) a row is of, and "
-            "its two levels in the order of the parameters.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
+    sample: Sample = None,
     same_people: Annotated[
         bool,
         typer.Option(

@@ -199,7 +199,7 @@ class StatementFlags:
         """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
             raise UsageError.about("--normal", "applies to --mean, --group, --by and --weights: ask for one of them")
-        other = next(iter(self.given.keys() - {"within", "mean", "quantile", "by"}), None)
+        other = next((name for name in self.given if name not in {"within", "mean", "quantile", "by"}), None)
         if self.within is not None and other is not None:
             flag = f"--{other.replace('_', '-')}"
             raise UsageError.about(flag, "does not apply to --within, numbers within classes: leave it out")

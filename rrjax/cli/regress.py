@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rrjax.cli import show
-from rrjax.cli.design import SurveyDesign
+from rrjax.cli.design import Sample, SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import FORMATS, Level, Output, flags, split
 from rrjax.cli.paths import READS, WRITES
-from rrjax.cli.reading import Epsilon, Files, Reading, read_answers, read_collection
+from rrjax.cli.reading import Epsilon, Files, Reading, read_answers, read_any, read_collection
+from rrjax.data.errors import UsageError
 
 _flag = partial(typer.Option, rich_help_panel="The model")
 
@@ -59,6 +60,14 @@ def regress(
         bool, _flag("--drop-missing", help="Leave out rows that lack a covariate, a weight or a cluster.")
     ] = False,
     ridge: Annotated[float, _flag(help="Precision of a normal prior on standardized coefficients.")] = 0.0,
+    sample: Sample = None,
+    nuisance: Annotated[
+        str | None,
+        _flag(
+            help="For a --mechanism of two samples: covariates of its second share, such as that of respondents who do "
+            "not follow the rule, separated by commas. By default it is the same for all."
+        ),
+    ] = None,
     level: Level = 0.95,
 ) -> None:
     """Find what a randomized answer depends on: multinomial logistic regression of the true values.
@@ -67,13 +76,21 @@ def regress(
 
     rrjax regress survey.parquet --outcome smokes --covariates income,age
 
+    rrjax regress dice.csv --outcome said --covariates age --domain yes,no --mechanism cheating-detection
+    --parameter forced=0.25,0.75 --sample die=A,B --reference no
+
     Each row holds a report of any mechanism, or an answer to the survey design of --mechanism, and the covariates of
     who made it: as they are, or randomized, too, by `rrjax randomize --apart`.
     """
     files = Files(reports, dataclasses.replace(reading, column=outcome))
     names, listed = split("--covariates", covariates), [] if factors is None else split("--factors", factors)
     with show.status("Reading …") as status:
-        collection = (read_answers if design.by_respondent else read_collection)(files, epsilon, design)
+        if design.of_two_samples:
+            collection: Any = read_any(files, epsilon, design, sample=sample)
+        elif sample is not None:
+            raise UsageError("--sample is for a --mechanism of two samples: leave it out", flag="--sample")
+        else:
+            collection = (read_answers if design.by_respondent else read_collection)(files, epsilon, design)
         status.update("Fitting …")
         with ending_at_once():
             answer = collection.regress(
@@ -85,6 +102,7 @@ def regress(
                 robust=robust,
                 drop_missing=drop_missing,
                 ridge=ridge,
+                nuisance=[] if nuisance is None else split("--nuisance", nuisance),
                 level=level,
             )
     show.deliver(answer, "regress", output)

@@ -63,7 +63,13 @@ TABLE: dict[str, Entry] = {
     "coin": Entry("surveys.one_sample", "Coin", "labels", (), ("rate",)),
     "direct": Entry("surveys.one_sample", "Direct", "labels", (), ()),
     "cheating-detection": Entry(
-        "surveys.two_samples", "CheatingDetection", None, (), ("forced",), 2, vectors=("forced",)
+        "surveys.two_samples",
+        "CheatingDetection",
+        None,
+        (),
+        ("forced", "forced_no"),
+        2,
+        vectors=("forced", "forced_no"),
     ),
     "stochastic-lie-detector": Entry(
         "surveys.two_samples", "StochasticLieDetector", None, (), ("truth",), 2, vectors=("truth",)
@@ -104,7 +110,7 @@ IN_R = {
     "triangular": '"Triangular", p',
     "kuk": '"Kuk", p = c(have, lack)',
     "mangat": '"Mangat", p',
-    "cheating-detection": '"CDM", p = c(first, second)',
+    "cheating-detection": '"CDM", p = c(first, second); "CDMsym", p = c(yes, no, yes, no)',
     "stochastic-lie-detector": '"SLD", p = c(first, second)',
     "unrelated-question-two-samples": '"UQTunknown", p = c(first, second)',
 }

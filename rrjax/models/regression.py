@@ -14,6 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.data.arguments import as_scalar, as_tolerance, check_key
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
+from rrjax.mechanisms import TwoSamples
 from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated, lbfgs, newton, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clusters
@@ -55,8 +56,10 @@ class _Problem:
 def fit(
     covariates: ArrayLike,
     reports: ArrayLike,
-    mechanism_or_epsilon: MechanismOrEpsilon,
+    mechanism_or_epsilon: MechanismOrEpsilon | TwoSamples,
     *,
+    sample: ArrayLike | None = None,
+    nuisance: ArrayLike | None = None,
     num_categories: int | None = None,
     weights: ArrayLike | None = None,
     intercept: bool = True,
@@ -74,7 +77,15 @@ def fit(
         covariates: `[N, D]`, floats or integers, in any units; a vector `[N]` is one covariate, and `[N, 0]` none: then
             the intercept is the only coefficient.
         reports: N reports of the mechanism.
-        mechanism_or_epsilon: As in `rr_loss`: a mechanism, or ε of k-ary randomized response, for all or `[N]`.
+        mechanism_or_epsilon: As in `rr_loss`: a mechanism, or ε of k-ary randomized response, for all or `[N]`. Or a
+            design of two samples, with `sample`; then reports are 0 for yes and 1 for no, and its second unknown share
+            (of those who do not follow the rule, or of yes to the unrelated question) is estimated with the
+            coefficients. These are of the share among those who follow the rule, and of the stochastic lie detector
+            and the unrelated question of the share among all.
+        sample: `[N]`, 0 for the sample with the first parameter, 1 for the other one. Where the same people are in
+            both, give them as `clusters`.
+        nuisance: `[N, M]` or `[N]`, covariates of the log-odds of the second share; None is one share for all. That of
+            the stochastic lie detector is of those with the attribute, that of other designs of all.
         num_categories: K, if ε is given; a mechanism has its own.
         weights: `[N]`, not negative: the number of users of each row, or survey weights (then with
             `covariance="sandwich"`). None is one for each.
@@ -100,14 +111,16 @@ def fit(
         max_iters: Largest number of steps of the solver.
 
     Returns:
-        `Regression`. Under tracing, `converged` is whether there is a maximum; without a covariance it may miss a
-        diverging coefficient. An invalid report, ε, weight or ridge makes all NaN there.
+        `Regression`; of two samples a `TwoSampleRegression`. Under tracing, `converged` is whether there is a maximum;
+        without a covariance it may miss a diverging coefficient. An invalid report, ε, weight or ridge makes all NaN
+        there.
 
     Raises:
         ValueError: Shapes that do not fit, or (not under tracing) invalid covariates, weights or reports, with the row.
         FitError: A `ValueError` with the columns and the category: covariates that depend on each other linearly; a
             likelihood without maximum, for example if a covariate separates the data or no report names a category; no
-            more clusters, or users with a considerable weight, than coefficients.
+            more clusters, or users with a considerable weight, than coefficients; two samples that contradict their
+            design.
         NotImplementedError: A derivative is taken: use differences of two fits.
 
     Example:
@@ -119,6 +132,11 @@ def fit(
         >>> result = fit(age, reports, 1.0, num_categories=2)
         >>> [f"{b:.3f} ± {s:.3f}" for b, s in zip(result.coefficients[:, 0], result.standard_errors[:, 0])]
         ['-1.910 ± 0.125', '0.047 ± 0.003']
+        >>> detector = rrjax.mechanisms.StochasticLieDetector(truth=[1 / 6, 5 / 6])  # a survey on minarets
+        >>> said, sample = np.repeat([0, 1, 0, 1], [373, 191, 398, 294]), np.repeat([0, 1], [564, 692])
+        >>> result = fit(np.zeros((1256, 0)), said, detector, sample=sample)
+        >>> f"{1 / (1 + np.exp(result.coefficients[0, 0])):.3f}, {result.nuisance:.3f} ± {result.nuisance_error:.3f}"
+        '0.871, 0.364 ± 0.017'
 
     References:
         Louis, "Finding the observed information matrix when using the EM algorithm", 1982; Blair, Imai and Zhou,
@@ -128,6 +146,17 @@ def fit(
     """
     if solver not in get_args(Solver):
         raise ArgumentError(f'solver must be "newton" or "l-bfgs", got {solver!r}', argument="solver", value=solver)
+    if sample is not None or isinstance(mechanism_or_epsilon, TwoSamples):
+        from rrjax.models.two_samples import fit_two_samples
+
+        odd = {"num_categories": num_categories is not None, "solver": solver != "newton", "reduce_bias": reduce_bias}
+        if (name := next((name for name, given in odd.items() if given), None)) is not None:
+            raise ArgumentError.about(name, "does not apply to two samples: leave it out")
+        how: Any = {"sample": sample, "nuisance": nuisance, "weights": weights, "intercept": intercept, "ridge": ridge}
+        how |= {"clusters": clusters, "covariance": covariance, "tol": tol, "max_iters": max_iters}
+        return fit_two_samples(covariates, reports, mechanism_or_epsilon, **how)
+    if nuisance is not None:
+        raise ArgumentError.about("nuisance", "are covariates of the second share of a design of two samples")
     max_iters = as_integer(max_iters, "max_iters", 1)
     observed = covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept
     problem = _checked(observed, clusters, covariance, ridge, reduce_bias)

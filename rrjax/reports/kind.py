@@ -410,6 +410,7 @@ class ColumnQuestions(Kind):
         robust: bool = False,
         drop_missing: bool = False,
         ridge: float = 0.0,
+        nuisance: Iterable[str] = (),
         level: float = 0.95,
     ) -> Regression:
         r"""Finds what the true answers depend on: multinomial logistic regression.
@@ -424,6 +425,7 @@ class ColumnQuestions(Kind):
             robust: Whether standard errors hold where the model is wrong, too (sandwich).
             drop_missing: Whether to leave out rows that lack a covariate, a weight or a cluster.
             ridge: Precision of a normal prior on standardized coefficients.
+            nuisance: Of a design of two samples, columns that its second share may depend on; none is a constant one.
             level: Confidence level of each interval, in (0, 1).
 
         Returns:
@@ -445,5 +447,5 @@ class ColumnQuestions(Kind):
         """
         from rrjax.reports.regression import regression_of
 
-        how = robust, drop_missing, ridge, level
+        how = robust, drop_missing, ridge, list(nuisance), level
         return regression_of(self, covariates, factors, reference, weights, clusters, *how)

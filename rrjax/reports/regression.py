@@ -20,6 +20,7 @@ from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading, 
 from rrjax.reports.functionals import read_weights
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
+from rrjax.reports.two_samples import TwoSampleReports
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +70,9 @@ class Regression(Answer):
     num_iters: int
     gap: float
     """Distance of the log-likelihood from its maximum, nats of all reports."""
+    second: dict[str, Any] | None = None
+    """The second share of two samples: called, share, standard_error, lower, upper, p_value (that everybody follows the
+    rule), naive (the coefficients if so), and whether all limits are those of the profile likelihood."""
     notes: Sequence[str] = ()
 
     @property
@@ -78,7 +82,8 @@ class Regression(Answer):
     @property
     def _results(self):
         names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name not in ("reports", "coefficients", "notes")}
+        hidden = "reports", "coefficients", "notes", *(["second"] if self.second is None else [])
+        return {name: getattr(self, name) for name in names if name not in hidden}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
         return {"coefficients": rows_of_table(self.coefficients)}
@@ -96,11 +101,12 @@ class Regression(Answer):
             if clusters is None
             else "Wald's F; df: how many there are, and clusters less one"
         )
+        of_profile = self.second is not None and self.second["profile"]
+        limits = "limits of the profile likelihood" if of_profile else "estimate ± a multiple of the error"
         return {
             "(intercept)": "log-odds where all covariates are zero, or at their first levels",
             self._error: ways[self.covariance],
-            form.interval(self.level): "estimate ± a multiple of the error: holds each one with this confidence, for "
-            f"many users{student}",
+            form.interval(self.level): f"{limits}: holds each one with this confidence, for many users{student}",
             "p": "of the first tables: of a single estimate; of the last one: of all estimates of a covariate together "
             f"({wald})",
             "fit": "" if fit is None or self._misfits else f"nothing speaks against the model, {self._fitness}",
@@ -135,13 +141,16 @@ class Regression(Answer):
                 shown = [estimate, f"{error:.{digits}f}", f"{lower} to {upper}", _chance(table["p_value"][row])]
                 rows.append([form.printable(table["term"][row]), *shown])
             titles = ["", "estimate", self._error, form.interval(self.level), "p"]
-            blocks.append(Heading(f"{form.printable(label)}, compared with {reference} (log-odds)"))
+            compared = "" if self._is_second(label) else f", compared with {reference}"
+            blocks.append(Heading(f"{form.printable(label)}{compared} (log-odds)"))
             blocks.append(Cells(titles, rows, width=30))
         blocks.append(
             "An estimate is the change of the log-odds for one unit more of a covariate, the others as they are: "
             f"0.69 doubles the odds of the answer against {reference}, −0.69 halves them."
         )
         blocks += [self.cells(), f"p: how likely so large a {self._statistic} would be if the covariate meant nothing."]
+        if self.second is not None:
+            blocks += self.reports.second_blocks(self.second, self.level)
         if self._misfits:
             blocks.append(Caution(f"The model misses something: {self._fitness}."))
         return blocks
@@ -165,7 +174,9 @@ class Regression(Answer):
             rows = (table["category"] == label) & (table["term"] != "(intercept)")
             values, lower, upper = (table[name][rows] for name in _NUMBERS)
             names = [str(term) for term in table["term"][rows]]
-            panels[f"{label}, not {self.reference}"] = Statements(names, values, lower, upper, mark=0)
+            panels[label if self._is_second(label) else f"{label}, not {self.reference}"] = Statements(
+                names, values, lower, upper, mark=0
+            )
         users = f"{self.num_rows:,} {'simulated ' if self.reports.simulated else ''}users"
         return forest_figure(panels, level=self.level, title=f"Log-odds per unit of each covariate; {users}", ax=ax)
 
@@ -173,6 +184,9 @@ class Regression(Answer):
     def _others(self):
         """The categories but the reference, in their order."""
         return list(dict.fromkeys(self.coefficients["category"].tolist()))
+
+    def _is_second(self, label):
+        return self.second is not None and label == self.second["called"]
 
     @property
     def _error(self):
@@ -212,6 +226,7 @@ def regression_of(
     robust: bool,
     drop_missing: bool,
     ridge: float,
+    nuisance: list[str],
     level: float,
 ) -> Regression:
     """See `Reports.regress`."""
@@ -227,7 +242,16 @@ def regression_of(
     if not names or len(set(names)) < len(names):
         problem = f"names columns, each once, got {names}"
         raise refusal("covariates", f"{option('covariates')} {problem}", value=names)
-    rows = read_regression_rows(reports, names, list(factors), weights, clusters, drop_missing)
+    two = reports if isinstance(reports, TwoSampleReports) else None
+    if nuisance and two is None:
+        raise refusal("nuisance", f"{option('nuisance')} is of {option('mechanism')} with two samples", value=nuisance)
+    every = [*names, *(name for name in nuisance if name not in names)]
+    rows = read_regression_rows(reports, every, list(factors), weights, clusters, drop_missing)
+    others = rows
+    if two is not None:
+        if rows.hidden:
+            raise refusal("covariates", f"{option('covariates')} of two samples cannot be randomized, too", value=names)
+        others, rows = rows.of_columns(nuisance), rows.of_columns(names)
     number = (len(rows.columns) + 1) * (reports.num_categories - 1)
     if number > MOST_COEFFICIENTS:
         raise refusal(
@@ -242,9 +266,13 @@ def regression_of(
     if plain:
         values = np.where(values < 0, -1, np.argsort(order)[values])
     kind = "sandwich" if robust or weights is not None or clusters is not None else "observed"
-    observed = values, reports.epsilon if plain else Reordered(reports.mechanism_of(rows.kept), tuple(order))
+    law = None if two else reports.epsilon if plain else Reordered(reports.mechanism_of(rows.kept), tuple(order))
+    observed: Any = values, law
     how: Any = {"weights": rows.weights, "clusters": rows.clusters, "covariance": kind, "ridge": ridge}
     how |= {"num_categories": len(labels) if plain else None}
+    if two is not None:
+        observed = (values != two.yes).astype(np.int32), two.design
+        how |= {"sample": two.samples[rows.kept], "nuisance": others.matrix if nuisance else None}
     try:
         if rows.hidden:
             pairs = [(each.reports, each.mechanism) for each in rows.hidden]
@@ -253,9 +281,12 @@ def regression_of(
             result = fit(rows.matrix, *observed, **how)
     except FitError as error:
         raise _told(error, reports.name, rows.columns, labels) from error
+    table, second, misfit = coefficient_table(result, rows.columns, labels, level), None, []
+    if two is not None:
+        result, table, second, misfit = two.regression(result, rows.columns, others.columns, labels, level)
     fitness = None
     # The law of the test holds for independent users of equal weight, in ten groups of some size.
-    if kind == "observed" and len(values) >= FEWEST_FOR_FIT and not rows.hidden:
+    if kind == "observed" and len(values) >= FEWEST_FOR_FIT and not rows.hidden and two is None:
         try:
             fitness = _facts(goodness_of_fit_test(result, rows.matrix, *observed))
         except FitError:
@@ -263,7 +294,7 @@ def regression_of(
     _ = reports.contradicted  # which warns
     return Regression(
         reports,
-        _coefficients(result, rows, labels, level),
+        table,
         reference=labels[0],
         hidden=[each.name for each in rows.hidden],
         covariance=kind,
@@ -278,7 +309,8 @@ def regression_of(
         aic=float(result.aic),
         num_iters=int(result.num_iters),
         gap=float(result.gap),
-        notes=[] if rows.clusters is None else _few_clusters(rows, number),
+        second=second,
+        notes=[*misfit, *([] if rows.clusters is None else _few_clusters(rows, number))],
     )
 
 
@@ -295,7 +327,8 @@ def _reordered(reports: Reports, reference: str | None) -> list[int]:
     return [place, *(other for other in range(len(labels)) if other != place)]
 
 
-def _coefficients(result: Any, rows: Rows, labels: list[str], level: float) -> dict[str, np.ndarray]:
+def coefficient_table(result: Any, columns: list[str], labels: list[str], level: float) -> dict[str, np.ndarray]:
+    """The coefficients with Wald's limits and tests, by column of a table."""
     from rrjax.models.results import critical_value, two_sided_p_values
 
     estimates, errors = (
@@ -303,7 +336,7 @@ def _coefficients(result: Any, rows: Rows, labels: list[str], level: float) -> d
     )
     clusters = result.num_clusters
     width = critical_value(level, clusters) * errors
-    terms = ["(intercept)", *rows.columns]
+    terms = ["(intercept)", *columns]
     return {
         "category": np.repeat(np.asarray(labels[1:], object), len(terms)),
         "term": np.tile(np.asarray(terms, object), len(labels) - 1),
@@ -391,6 +424,13 @@ class Rows:
     hidden: list[Hidden]
     kept: np.ndarray
     """Which rows of the files these are."""
+
+    def of_columns(self, names: Sequence[str]) -> Rows:
+        """The rows with these covariates alone."""
+        places = [place for name, columns in self.of if name in names for place in columns]
+        of = [(name, [places.index(place) for place in columns]) for name, columns in self.of if name in names]
+        columns = [self.columns[place] for place in places]
+        return dataclasses.replace(self, matrix=self.matrix[:, places], columns=columns, of=of)
 
 
 def read_regression_rows(

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 from functools import cached_property
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -16,11 +17,12 @@ from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
 from rrjax.io.domain import Domain
 from rrjax.io.read import count_by
+from rrjax.io.rows import read_cells, read_rows
 from rrjax.io.source import Source
 from rrjax.mechanisms import Compliance, TwoSamples
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.kind import Kind
+from rrjax.reports.kind import ColumnQuestions, Kind
 from rrjax.reports.parameters import place_of_yes, said
 from rrjax.reports.parts import normal_interval
 from rrjax.reports.reading import check_design
@@ -63,6 +65,8 @@ class TwoSampleReports(Kind):
     """The column that says which sample a row is of, and its two levels in the order of the design's parameters."""
     num_missing: int
     """Rows without an answer or a sample, which do not count."""
+    source: Source | None = None
+    """Their files; None for a table of counts."""
 
     @property
     def warnings(self) -> list[str]:
@@ -85,6 +89,106 @@ class TwoSampleReports(Kind):
 
     def summary(self) -> str:
         return f"{self.numbers} answers of two samples, by {self.design.name}{said(self.domain, self.yes)}"
+
+    # What a regression asks of reports; see `regression_of`.
+    @property
+    def files(self) -> Source:
+        """The files."""
+        if self.source is None:
+            raise refusal("counts", f"{option('counts')}: a regression needs a row for each answer")
+        return self.source
+
+    counted = files  # which has the column of the answers
+    contradicted, tallied, num_categories = False, True, 2
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The two answers."""
+        return self.domain.labels()
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """The sample of each row, 0 or 1; −1 without one."""
+        column, *levels = self.sample
+        places = {level: place for place, level in enumerate(levels)}
+        return np.asarray([places.get(cell, -1) for (cell,) in read_cells(self.files, [column])])
+
+    def reports(self, what: str) -> np.ndarray:
+        """All answers in the order of their rows; −1 for a missing one."""
+        return np.where(self.samples >= 0, read_rows(self.files, self.domain).indices, -1)
+
+    regress = ColumnQuestions.regress
+
+    def regression(self, result: Any, columns: list[str], others: list[str], labels: list[str], level: float) -> Any:
+        """A regression compared with `labels[0]`, its table, the second share, and what is said of a misfit.
+
+        `columns` are those of the covariates, and `others` those of the covariates of the second share.
+        """
+        from rrjax.reports.regression import coefficient_table
+
+        called, size = self._second, len(columns) + 1
+        has_profile = not (result.robust or np.any(result.state[2]))
+        limits = np.array(result.profile_intervals(level)) if has_profile else np.zeros((size, 2))
+        if labels[0] != str(self.labels[self.yes]):  # coefficients of the model are log-odds of a no
+            flipped = {name: -getattr(result, name) for name in ("standard_coefficients", "naive")}
+            result, limits[:size] = dataclasses.replace(result, **flipped), -limits[:size, ::-1]
+        table = coefficient_table(result, columns, labels, level)
+        share, error = float(result.nuisance), float(result.nuisance_error)
+        lower, upper = map(float, normal_interval(np.asarray(share), np.asarray(error), level))
+        if others:
+            own = result.nuisance_coefficients[:, None], result.nuisance_standard_errors[:, None], result.num_clusters
+            own = SimpleNamespace(coefficients=own[0], standard_errors=own[1], num_clusters=own[2])
+            added = coefficient_table(own, others, ["", called], level)
+            table = {name: np.concatenate([each, added[name]]) for name, each in table.items()}
+        elif has_profile:
+            lower, upper = map(float, jax.nn.sigmoid(limits[-1]))
+        if has_profile:
+            table |= {"lower": limits[: len(table["term"]), 0], "upper": limits[: len(table["term"]), 1]}
+        second = {"called": called, "share": share, "standard_error": error, "lower": lower, "upper": upper}
+        second |= {"p_value": float(result.p_value), "naive": result.naive[:, 0].tolist(), "profile": has_profile}
+        tests = self.shares(level).numbers
+        return result, table, second, self.misfit(tests["fit_p_value"], tests["swapped_p_value"])
+
+    @property
+    def _second(self):
+        """The second share of a regression."""
+        if not isinstance(self.design, Compliance):
+            return "share of yes to the unrelated question"
+        of_carriers = self.design.share == "all"
+        return "share of no among those with the attribute" if of_carriers else "share who do not follow the rule"
+
+    def second_blocks(self, second: dict[str, Any], level: float) -> list[Any]:
+        """The second share of a regression, the test that there is none, and of whom the coefficients are."""
+        known = [
+            form.percent(second[name]) if math.isfinite(second[name]) else "" for name in ("share", "standard_error")
+        ]
+        limits = form.between(second["lower"], second["upper"]) if math.isfinite(second["lower"]) else ""
+        blocks: list[Any] = [
+            Cells(["", "estimate", "std. error", form.interval(level)], [[second["called"], *known, limits]])
+        ]
+        if math.isfinite(second["p_value"]):
+            blocks.append(f"Test that everybody follows the rule: {_p(second['p_value'])}.")
+        return (
+            blocks
+            if self.design.share == "all"
+            else [*blocks, "The log-odds above are among those who follow the rule."]
+        )
+
+    def misfit(self, fit: float, swapped: float) -> list[str]:
+        """What is said of answers that do not fit the design, by the p-values of its tests."""
+        if fit > MISFIT:
+            return []
+        said = [
+            f"No shares explain these answers ({_p(fit)}): do not use the estimates. Check "
+            f"{option('parameters', '--parameter')}, which answer is yes, and {option('sample')}."
+        ]
+        if swapped > MISFIT:
+            column, first, second = self.sample
+            said.append(
+                f"With the two samples exchanged they fit ({_p(swapped)}): give {option('sample')} "
+                f"{column}={second},{first} if the parameters are in that order."
+            )
+        return said
 
     def shares(self, level: float = 0.95, *, same_people: bool = False) -> TwoSampleShares:
         """Estimates both unknown shares.
@@ -171,18 +275,8 @@ class TwoSampleShares(Answer):
 
     @property
     def warnings(self) -> list[str]:
-        numbers, sentences = self.numbers, list(self.reports.warnings)
-        if numbers["fit_p_value"] <= MISFIT:
-            sentences.append(
-                f"No shares explain these answers ({_p(numbers['fit_p_value'])}): do not use the estimates. Check "
-                f"{option('parameters', '--parameter')}, which answer is yes, and {option('sample')}."
-            )
-            if numbers["swapped_p_value"] > MISFIT:
-                column, first, second = self.reports.sample
-                sentences.append(
-                    f"With the two samples exchanged they fit ({_p(numbers['swapped_p_value'])}): give "
-                    f"{option('sample')} {column}={second},{first} if the parameters are in that order."
-                )
+        numbers = self.numbers
+        sentences = [*self.reports.warnings, *self.reports.misfit(numbers["fit_p_value"], numbers["swapped_p_value"])]
         if not math.isfinite(numbers["share"]):
             sentences.append("By these answers nobody follows the rule, so they say nothing of those who do.")
         elif not math.isfinite(numbers["standard_error"]):
@@ -254,7 +348,8 @@ def read_two_samples(
         raise refusal("sample", f"{where}: {problem}; its levels are {shown}", value=sample)
     by_sample = np.stack([found[level,].counts for level in levels])[:, [place, 1 - place]]
     num_missing = sum(each.num_rows for each in found.values()) - int(by_sample.sum())
-    return TwoSampleReports(design, by_sample, domain, place, (column, levels[0], levels[1]), num_missing)
+    named, files = (column, levels[0], levels[1]), source if counts is None else None
+    return TwoSampleReports(design, by_sample, domain, place, named, num_missing, files)
 
 
 def _parsed(text: str) -> tuple[str, str, str]:

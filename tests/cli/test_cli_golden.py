@@ -31,6 +31,7 @@ UNEVEN = "--parameter truth=0.7 --parameter unrelated=yes:1/4,no:3/4"
 TWO = "--column said --domain yesno.txt --sample die=a,b --mechanism"
 CHEATING = f"{TWO} cheating-detection --parameter forced=0.25,0.75"
 ANCHORED = f"{TWO} anchored-crosswise --parameter innocuous=0.15 --parameter anchor=0.15"
+CARDS = CHEATING.replace("column", "outcome")
 UNRELATED = f"{TWO} unrelated-question-two-samples --parameter truth=0.7,0.3"
 
 LINES = {
@@ -127,6 +128,7 @@ LINES = {
     "regress": f"regress {SMOKES} --covariates age,region --out all.csv",
     "regress-explain": "regress city.parquet --outcome city --covariates age --weights weight --reference Lima",
     "regress-design": f"regress {FORCED.replace('column', 'outcome')} --covariates region --robust",
+    "regress-samples": f"regress cards.csv {CARDS} --covariates age --nuisance age --explain",
     "regress-hidden": "regress apart.parquet --outcome smokes --covariates age,coin",
     # Before a collection
     "randomize": f"{golden.OF_CITIES} --epsilon 1 --keep region --out made.parquet",

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from rrjax import io  # noqa: E402
 from rrjax.data.errors import ArgumentError, Contradiction, DataError, naming_flags  # noqa: E402
 from rrjax.io.domain import Domain  # noqa: E402
 from rrjax.mechanisms import TWO_SAMPLES, AnchoredCrosswise  # noqa: E402
+from rrjax.models import fit  # noqa: E402
 from rrjax.reports import Groups, Rounds, TwoSampleReports, TwoSampleShares  # noqa: E402
 from rrjax.reports.kind import NoSuchQuestion  # noqa: E402
 
@@ -343,6 +345,84 @@ def test_two_samples_say_the_same_in_all_outlets(asked):
     exchanged = read_two(sample="question=anchor,sensitive").shares()
     assert len(exchanged.warnings) >= 2
     assert SAMPLE in exchanged.warnings[1]
+
+
+def cheats(number=1500):
+    """Answers to cheating detection, an age, and a region in which fewer follow the rule; one row without a sample."""
+    rng = np.random.default_rng(3)
+    age, north, die = rng.integers(18, 80, number), rng.random(number) < 0.5, rng.random(number) < 0.5
+    share, cheat = 1 / (1 + np.exp(2 - 0.05 * age)), np.where(north, 0.1, 0.3)
+    said = rng.random(number) < (1 - cheat) * (share + (1 - share) * np.where(die, 0.25, 0.75))
+    columns = {"said": said.astype(int), "age": age, "region": np.where(north, "north", "south")}
+    io.write_table("cheats.csv", columns | {"die": np.where(die, "A", "B").astype(object) * (np.arange(number) > 0)})
+    return columns, np.where(die, 0, 1)
+
+
+CHEATS = ("cheats.csv", "--domain", "0:1", "--mechanism", "cheating-detection", "--parameter", "forced=0.25,0.75")
+
+
+def read_cheats(**changed):
+    given = {"column": "said", "domain": "0:1", "mechanism": "cheating-detection", "sample": "die=A,B"}
+    return rrjax.read("cheats.csv", **(given | {"parameters": {"forced": [0.25, 0.75]}} | changed))
+
+
+@pytest.mark.long
+def test_two_samples_regress_the_same_in_all_outlets(invoke):
+    pytest.importorskip("matplotlib")
+    columns, sample = cheats()
+    reports = read_cheats()
+    assert reports.questions() == ["shares", "regress"]
+    line = (
+        "regress",
+        *CHEATS,
+        "--outcome",
+        "said",
+        "--sample",
+        "die=A,B",
+        "--covariates",
+        "age",
+        "--nuisance",
+        "region",
+    )
+    answer = reports.regress("age", nuisance=["region"])
+    check_outlets(answer, invoke, *line, tolerance=1e-6)
+    assert answer.reference == "0"  # the first category is the no
+    with jax.enable_x64(True):
+        design, kept = rrjax.mechanisms.CheatingDetection([0.25, 0.75]), slice(1, None)
+        given = columns["age"][kept].astype(float), 1 - columns["said"][kept], design
+        found = fit(*given, sample=sample[kept], nuisance=(columns["region"][kept] == "south").astype(float))
+        limits, coefficients = np.asarray(found.profile_intervals()), np.asarray(found.coefficients)
+    table = answer.columns
+    np.testing.assert_allclose(table["estimate"][:2], -coefficients[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(table["estimate"][2:], found.nuisance_coefficients, rtol=1e-6)
+    np.testing.assert_allclose(table["lower"], np.r_[-limits[:2, 1], limits[2:, 0]], rtol=1e-3)
+    np.testing.assert_allclose(table["upper"], np.r_[-limits[:2, 0], limits[2:, 1]], rtol=1e-3)
+    other = reports.regress("age", reference="1", robust=True)  # the yes is the reference: as the model has it
+    assert other.columns["estimate"][1] == pytest.approx(-reports.regress("age").columns["estimate"][1])
+    assert not other.second["profile"]
+    assert len(answer.figure().axes) == 2
+
+
+@pytest.mark.long
+def test_regressions_of_two_samples_that_are_odd_say_so(invoke):
+    cheats()
+    exchanged = read_cheats(sample="die=B,A")
+    with pytest.raises(DataError, match="contradict"):
+        exchanged.regress("age")
+    io.write_table("cheats.csv", {"said": [0, 1] * 50, "age": [1] * 100, "die": ["A", "A", "B", "B"] * 25})
+    with pytest.raises(DataError, match="same for everybody"):
+        read_cheats().regress("age")
+    counted = np.array([[40, 60], [60, 40]])
+    design = TWO_SAMPLES["cheating-detection"]([0.25, 0.75])
+    check_refusal(
+        "counts", lambda: TwoSampleReports(design, counted, Domain.range(0, 1), 1, ("d", "a", "b"), 0).regress("age")
+    )
+    one = rrjax.read("cheats.csv", column="said", epsilon=1.0, domain="0:1")
+    check_refusal("nuisance", lambda: one.regress("age", nuisance=["die"]))
+    code, _, error = invoke("regress", "cheats.csv", "--outcome", "said", "--covariates", "age", "--domain", "0:1",
+                            "--epsilon", "1", "--sample", "die=A,B")  # fmt: skip
+    assert code == 2
+    assert "--sample" in error
 
 
 @pytest.mark.long

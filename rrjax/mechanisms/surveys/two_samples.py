@@ -102,17 +102,19 @@ class Compliance(TwoSamples):
     """
 
 
-@register(data_fields=["forced"])
+@register(data_fields=["forced", "forced_no"])
 @dataclasses.dataclass(frozen=True)
 class CheatingDetection(Compliance):
     """Cheating detection: a die forces some to say yes, others answer truthfully; cheaters always say no. A pytree.
 
-    P(yes) = θ_0 + forced·θ_1 in each sample: of honest respondents with and without the attribute. Whether cheaters
-    have it is not known. So the share is that of honest respondents with the attribute among all, a lower bound; with
-    the cheaters it is an upper one.
+    P(yes) = (1 − forced_no)·θ_0 + forced·θ_1 in each sample: of honest respondents with and without the attribute.
+    Whether cheaters have it is not known. So the share is that of honest respondents with the attribute among all, a
+    lower bound; with the cheaters it is an upper one.
 
     Args:
         forced: `[2]`, in (0, 1) and different: the probability of being told to say yes, in each sample.
+        forced_no: Scalar or `[2]`, in [0, 1) and with `forced` below one: that of being told to say no. In the
+            symmetric design no answer is safe; forced/(1 − forced_no) must differ between the samples.
 
     Example:
         >>> import rrjax
@@ -123,7 +125,9 @@ class CheatingDetection(Compliance):
 
     References:
         Clark and Desharnais, "Honest answers to embarrassing questions: detecting cheating in the randomized response
-        model", Psychological Methods 3, 1998.
+        model", Psychological Methods 3, 1998; Ostapczuk, Moshagen, Zhao and Musch, "Assessing sensitive attributes
+        using the randomized response technique: evidence for the importance of response symmetry", Journal of
+        Educational and Behavioral Statistics 34, 2009 (`forced_no`).
     """
 
     name: ClassVar[str] = "cheating-detection"
@@ -131,9 +135,21 @@ class CheatingDetection(Compliance):
     region: ClassVar[Region] = Region(share=((1, 0, 0), (1, 1, 1)), ends=((1, 0), (2, 0)))
     by_sample: ClassVar[tuple[str, float] | None] = "forced", 0.25
     forced: ArrayLike
+    forced_no: ArrayLike = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.forced_no, jax.Array):
+            no = np.asarray(self.forced_no)
+            is_wrong = not is_real(no) or no.shape not in ((), (2,)) or not (no >= 0).all()
+            if is_wrong or (isinstance(self.forced, np.ndarray) and not (self.forced + no < 1).all()):
+                problem = "must be one number or two, not negative, and below one with those of forced"
+                raise ArgumentError.about("forced_no", f"{problem}; got {short(no)}", value=self.forced_no)
 
     def _rows(self) -> list[list[Any]]:
-        return [[1.0, each, 0.0] for each in jnp.asarray(self.forced, float_dtype())]
+        forced = jnp.asarray(self.forced, float_dtype())
+        kept = 1 - jnp.broadcast_to(jnp.asarray(self.forced_no, float_dtype()), 2)
+        return [[kept[place], forced[place], 0.0] for place in range(2)]
 
 
 @register(data_fields=["truth"])
