@@ -25,7 +25,7 @@ from rrjax.io.database import (
     some,
     text,
 )
-from rrjax.io.source import Format, FrameSource, Source
+from rrjax.io.source import Format, FrameSource, Source, has_quotes
 
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
@@ -317,10 +317,14 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
 def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, header: bool) -> _Relation:
     # Every column is text and every property is given: the sniffer of DuckDB would drop odd first lines.
     types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(names)))
+    # Where cells hold line breaks DuckDB guesses wrong where a part of a large file begins, and refuses the file. For
+    # gzip nothing is lost: to unpack it, from its start, takes longer than to parse it.
+    parallel = str(not any(file.lower().endswith(".gz") or has_quotes(file) for file in files)).lower()
     sql = (
         f"SELECT row_number() OVER () AS row, * FROM read_csv({file_list(files)}, "
         f"columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
-        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, hive_partitioning=false)"
+        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, parallel={parallel}, "
+        "hive_partitioning=false)"
     )
     return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text") for index, name in enumerate(names)])
 

@@ -15,7 +15,7 @@ from rrjax.data.errors import DataError
 from rrjax.data.number_text import plain
 from rrjax.io import Source, count_reports, read_values
 from rrjax.io.database import double, number_of
-from rrjax.io.numbers import Bins
+from rrjax.io.numbers import Bins, read_bins
 from rrjax.io.rows import read_covariate
 from rrjax.io.scan import column_names
 
@@ -136,6 +136,17 @@ def test_an_empty_key_is_named(tmp_path):
     path = written(tmp_path / "a.jsonl", '{"a": "yes"}\n{"": "no"}\n')
     with refused(error=DataError, file=str(path), row=2):
         count_reports(Source(path, column="a"))
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_nan_among_numbers_is_missing_everywhere(tmp_path, kind):
+    """Statistics of Parquet leave it out, and DuckDB concludes that no number is so large."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": pa.array([1.0, 2.5, float("nan"), None, 3.0], kind)}), path)
+    np.testing.assert_array_equal(read_covariate(Source(path)).values, [1, 2.5, np.nan, np.nan, 3])
+    assert read_covariate(Source(path), factor=True).levels == ("1", "2.5", "3")
+    assert read_bins(Source(path), Bins(0, 4, 4)).indices.tolist() == [1, 2, 3]
+    assert count_reports(Source(path)).missing == {"": 1, "nan": 1}
 
 
 @pytest.mark.parametrize("first", ["ill", "Ill", "ILL"])
