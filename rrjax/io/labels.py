@@ -125,7 +125,7 @@ def by_label(numbers: Any) -> dict[str, Any] | None:
     if isinstance(numbers, Mapping):
         pairs = numbers.items()
     else:
-        index = getattr(numbers, "index", None)
+        index: Any = getattr(numbers, "index", None)
         if not hasattr(index, "is_unique") or (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1):
             return None
         pairs = zip(index, numbers.tolist(), strict=True)

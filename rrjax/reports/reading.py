@@ -215,15 +215,14 @@ def of_counts(
     column: str,
 ) -> Reports:
     """See `Reports.of_counts`."""
-    known = as_domain(domain)
-    if (named := by_label(counts)) is not None:
+    known, named, numbers = as_domain(domain), by_label(counts), np.asarray(counts)
+    if named is not None:
         if known is None:
             problem = "have labels, and domain= is missing: all labels that are possible, in their order"
             raise ArgumentError.about("counts", problem, value=counts)
-        counts = [named.pop(str(label), 0) for label in known.labels()]
+        numbers = np.asarray([named.pop(str(label), 0) for label in known.labels()])
         if named:
             raise ArgumentError.about("counts", f"have labels that are not in {known.describe()}", value=[*named])
-    numbers = np.asarray(counts)
     whole = numbers.ndim == 1 and numbers.size > 1 and numbers.dtype.kind in "iu" and (numbers >= 0).all()
     if not whole or not 0 < sum(map(int, numbers)) < MOST_REPORTS:
         problem = "must be at least two whole numbers, not negative, with a sum from 1 to below 2⁵³"

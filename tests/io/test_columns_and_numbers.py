@@ -149,6 +149,12 @@ def test_nan_among_numbers_is_missing_everywhere(tmp_path, kind):
     assert count_reports(Source(path)).missing == {"": 1, "nan": 1}
 
 
+@pytest.mark.parametrize("header", [0, 1, "no"])
+def test_a_header_is_true_or_false(tmp_path, header):
+    with refused("header", error=DataError):
+        rrjax.read(written(tmp_path / "a.csv", "no\nyes\nno\n"), header=header, epsilon=1.0, domain=["no", "yes"])
+
+
 @pytest.mark.parametrize("first", ["ill", "Ill", "ILL"])
 def test_an_answer_in_other_letters_is_no_header(tmp_path, first):
     path = written(tmp_path / "a.csv", f"{first}\nwell\nill\nwell\n")

@@ -345,15 +345,19 @@ def test_leading_zeros_are_counted_where_they_are_lost(write):
     assert count_reports(Source(path)).domain.num_categories == 6
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", pytest.param("a.csv.gz", marks=pytest.mark.long)])
 def test_cells_of_several_lines_in_a_large_file(write, name):
     """DuckDB reads parts of more than 8 MB at once, and takes lines within a cell for rows."""
     mark, number = "\t" if name.endswith(".tsv") else ",", 4_500
     lines = f"no{mark}x\n"
-    path = write(name, f"a{mark}b\n" + f'yes{mark}"{400 * lines}"\n{lines}' * number)
-    source = Source(path, column="a")
+    text = f"a{mark}b\n" + f'yes{mark}"{400 * lines}"\n{lines}' * number
+    source = Source(write(name, text), column="a")
     assert count_reports(source, ["no", "yes"]).counts.tolist() == [number, number]
     assert (read_values(source, ["no", "yes"]).indices == np.tile([1, 0], number)).all()
+    # In one part DuckDB would leave out rows after a quote that is not closed, and not say so.
+    for end in (f'yes{mark}"', f'yes{mark}5" pipe\nyes{mark}"x\n', f"yes{mark}x{mark}y\n"):
+        with refused(error=DataError):
+            count_reports(Source(write(name, text + end), column="a"), ["no", "yes"])
 
 
 @pytest.mark.parametrize("folder", ["~", "./~"])
