@@ -101,7 +101,7 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
 
     Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
     """
-    relations = list(_relations(connection, source))
+    relations = list(_relations(connection, source, [*keys, *filter(None, [counts_column])]))
     if counts_column:
         relations[0].column(counts_column)
     column = source.column or _reported(source, relations[0]) or _only_column(relations[0], counts_column)
@@ -149,7 +149,7 @@ def error_at(chosen: Scan, place: int, problem: str, **attributes: Any) -> DataE
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
     """The query of some columns, unchanged and row by row, under the names k0, k1 and so on."""
-    relations = list(_relations(connection, source))
+    relations = list(_relations(connection, source, columns))
     kept = [_alike([relation.column(name) for relation in relations])[1] for name in columns]
     if len(relations) == 1:  # columns of one type keep it, and their blanks
         (relation,) = relations
@@ -280,7 +280,7 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names[:20]) + more
 
 
-def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
+def _relations(connection: Connection, source: Source, others: Sequence[str] = ()) -> Iterator[_Relation]:
     files = source.files()
     form: Format = source.file_format()
     # Only neighbouring files are read together, so that rows keep the order of the files.
@@ -311,7 +311,7 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
         own = [(field.name, "STRUCT" if _extension(field).startswith("pandas.") else row[1]) for field, row in fields]
         yield _typed(files, own, "frame")
     elif form == "jsonl":
-        yield _json_lines(connection, files, source.column)
+        yield _json_lines(connection, files, {*filter(None, [source.column]), *others})
     else:
         if source.column is not None:
             message = f"{files[0]}: a transaction file has no columns; leave out {source.column!r}."
@@ -465,14 +465,14 @@ def _numbered(number: int, read: str) -> str:
     return f"SELECT row_number() OVER () AS row, {columns} FROM {read} AS columns ({columns})"
 
 
-def _json_lines(connection: Connection, files: tuple[str, ...], column: str | None) -> _Relation:
+def _json_lines(connection: Connection, files: tuple[str, ...], wanted: set[str]) -> _Relation:
     def types_in(sample: str) -> dict[str, str]:
         options = f"{_JSON}, maximum_depth=2, union_by_name=true{sample}"
         found = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
         return {row[0]: row[1] for row in found}
 
     names = types_in("")
-    if column is not None and column not in names:
+    if not wanted <= names.keys():
         names = types_in(", sample_size=-1")
     _check_keys(connection, files, names)
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
