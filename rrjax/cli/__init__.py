@@ -1,5 +1,6 @@
 """The command line: the only package that prints, reads flags or sets JAX's configuration."""
 
+import os
 import signal
 import sys
 
@@ -12,7 +13,11 @@ __all__ = ["main"]
 
 def main() -> None:
     """Runs `rrjax` with the arguments of the process; see `rrjax --help`."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it is closed, as that of a service may be
+            stream = open(os.devnull, "w")  # noqa: SIM115
+            setattr(sys, name, stream)
         # A terminal that lacks ε or █ shows a question mark instead.
         stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:

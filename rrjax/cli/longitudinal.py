@@ -174,6 +174,13 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
             f"{num_same:,} ids of {how.user!r} are the same numbers as others, as 7 and 007, and count as different "
             "users. If they are one, the user spends twice: write ids in one way."
         )
+    before = {name.casefold() for name in absent}
+    if num_capitals := sum(name.casefold() in before for name in added):
+        others = form.number(num_capitals, "new id differs", "new ids differ")
+        warnings.append(
+            f"{others} from ids of the rounds before in capitals alone. If they are the same users, they spend ε∞ "
+            "again: write ids in one way."
+        )
     if known and 2 * len(added) > len(here):
         warnings.append(
             f"{len(added):,} of {len(here):,} users are new in round {number}. If they had other ids in the rounds "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 import re
 import tempfile
 import unicodedata
@@ -160,12 +161,24 @@ def identifier(name: str) -> str:
 def _quoted(text: str, quote: str) -> str:
     if "\0" in text:
         raise DataError(f"A null character cannot be part of a name or value: {text!r}.")
+    check_unicode(text)
     return quote + text.replace(quote, quote * 2) + quote
+
+
+def check_unicode(text: str) -> None:
+    """Raises `DataError` for a text of bytes that are not UTF-8, as the names of files and words of a shell may be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text.encode(errors="replace").decode()
+        raise DataError(f"{shown!r} is not UTF-8, and so cannot be used as a name or value: rename it.") from None
 
 
 def file_list(files: Sequence[str]) -> str:
     """File names as an SQL list of literals without patterns."""
-    escaped = (re.sub(r"([\[*?])", r"[\1]", file) for file in files)
+    # From a folder called ~ DuckDB would read the file of the home folder.
+    own = (os.path.abspath(file) if re.match(r"(\./)*~", file) else file for file in files)
+    escaped = (re.sub(r"([\[*?])", r"[\1]", file) for file in own)
     return "[" + ", ".join(literal(file) for file in escaped) + "]"
 
 
@@ -304,9 +317,10 @@ def integer(kind: Kind, value: str = "value") -> str:
 
 
 def _whole(value: str) -> str:
-    # NaN equals its own trunc in DuckDB, and is larger than every number.
+    # NaN equals its own trunc in DuckDB. It is larger than every number, too, but the statistics of Parquet, which do
+    # not include it, may answer the comparison; and a CAST of NaN is an error.
     is_whole = f"{value} = trunc({value}) AND abs({value}) <= {LARGEST_EXACT_FLOAT}"
-    return f"CASE WHEN {is_whole} THEN CAST({value} AS BIGINT) END"
+    return f"CASE WHEN {is_whole} THEN TRY_CAST({value} AS BIGINT) END"
 
 
 def double(kind: Kind) -> str:
@@ -315,9 +329,13 @@ def double(kind: Kind) -> str:
     return f"CASE WHEN regexp_full_match(value, {literal(NUMBER)}) THEN {number} END" if kind == "text" else number
 
 
+PADDED = r"[+-]?0[0-9]+(\.0*)?"
+"""Pattern of an integer with leading zeros, as in codes such as 007."""
+
+
 def is_padded(label: str) -> str:
-    """Whether the text of an integer has leading zeros, as in codes such as 007."""
-    return f"regexp_full_match({label}, '[+-]?0[0-9]+(\\.0*)?')"
+    """Whether the text of an integer has leading zeros."""
+    return f"regexp_full_match({label}, {literal(PADDED)})"
 
 
 def safe_cell(text: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rrjax.data.categories import Fingerprint, difference
 from rrjax.data.errors import DataError, number
-from rrjax.io.database import integer_of
+from rrjax.io.database import check_unicode, integer_of
 
 BLANKS = " \t\r\n"
 """Characters that are removed around every value and label, in every format."""
@@ -240,6 +240,7 @@ def _check_labels(labels: tuple[str, ...]) -> None:
             raise _invalid(f"Label {place} of the domain is no text but {type(label).__name__}.", place)
         if not label:
             raise _invalid(f"Label {place} of the domain is empty; remove it.", place)
+        check_unicode(label)
         if label in seen:
             # By number, not by name: the file may have confidential values instead of labels.
             raise _invalid(f"Label {place} of the domain is the same as label {seen[label]}; remove one.", place)

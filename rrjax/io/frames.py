@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from rrjax.data.errors import DataError, check_installed, number, option
-from rrjax.io.database import integer_of, number_of
+from rrjax.io.database import PADDED, integer_of, number_of
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain, label_of
 from rrjax.io.read import AMBIGUOUS, MAX_TOTAL, CountedReports
@@ -194,7 +194,8 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     kind = type_of(frame, column)
     check_labels(kind, column)
     most = _MAX_LABELS if domain is None else 2 * domain.num_categories + _MAX_EXTRA_VALUES
-    values, amounts = amounts_of(frame, column, counts, most)
+    with on_engine(frame, f"Values of type {kind}"):
+        values, amounts = amounts_of(frame, column, counts, most)
     tokens = {"", *missing}
     numbers = {number_of(token) for token in tokens} - {None}
     as_numbers = kind.is_numeric() or (domain is not None and domain.is_range)
@@ -214,9 +215,10 @@ def _counted(frame, column: str, domain: Domain | None, counts: str | None, miss
     if not labels.total():
         raise column_error(column, f": all {num_rows:,} reports are missing." if num_rows else ": there are no rows.")
     known = domain_of(labels, column) if domain is None else domain
-    return CountedReports(
-        placed(labels, known, column), known, column, num_rows, num_missing, domain is None, None, dict(absent)
-    )
+    zeros = known.is_range and {label for label in labels if isinstance(label, str) and re.fullmatch(PADDED, label)}
+    padded = sum(labels[label] for label in zeros or ())
+    counted = placed(labels, known, column)
+    return CountedReports(counted, known, column, num_rows, num_missing, domain is None, None, dict(absent), padded)
 
 
 def _support_of_lists(frame, column: str, domain: Domain, set_size: int | None) -> tuple[np.ndarray, int]:

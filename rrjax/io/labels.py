@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, TypeAlias
@@ -115,6 +115,27 @@ def label_of(value: Any) -> str | int:
     if not hasattr(value, "__float__"):
         raise DataError(f"{value!r} ({type(value).__name__}) is no label: labels are integers or text. Make it text.")
     return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
+
+
+def by_label(numbers: Any) -> dict[str, Any] | None:
+    """The numbers of a mapping, or of a series of pandas with labels, by the text of each label; None for others.
+
+    A series has labels unless its index is the numbering from zero, which pandas gives to one without.
+    """
+    if isinstance(numbers, Mapping):
+        pairs = numbers.items()
+    else:
+        index: Any = getattr(numbers, "index", None)
+        if not hasattr(index, "is_unique") or (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1):
+            return None
+        pairs = zip(index, numbers.tolist(), strict=True)
+    found: dict[str, Any] = {}
+    for label, number in pairs:
+        name = str(label_of(label)) if isinstance(label, str) or hasattr(label, "__float__") else str(label)
+        if name in found:
+            raise DataError(f"the label {name!r} has two numbers: give it one.", value=label)
+        found[name] = number
+    return found
 
 
 def listed_in(flag: str, text: str) -> list[str]:

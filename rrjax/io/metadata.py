@@ -154,8 +154,8 @@ class Metadata:
             fact = f"whose reports are in {self.column!r}"
             raise _contradiction("column", column, file, fact, column=self.column, value=column)
         if epsilon is not None and not math.isclose(epsilon, self.epsilon, rel_tol=1e-9):
-            fact = f"which was randomized with epsilon = {self.epsilon:g}"
-            raise _contradiction("epsilon", f"{epsilon:g}", file, fact, value=epsilon)
+            fact = f"which was randomized with epsilon = {self.epsilon:.12g}"
+            raise _contradiction("epsilon", f"{epsilon:.12g}", file, fact, value=epsilon)
         if domain is not None and domain != self.domain:
             fact = f"which was collected with the domain {self.domain.describe()}, not {domain.describe()}"
             raise _contradiction("domain", "", file, fact)

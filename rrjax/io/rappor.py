@@ -81,6 +81,9 @@ def read_rappor(counts: Path, params: Path, candidates: Path) -> RapporCounts:
             raise _error(candidates, f"the candidate {word!r} is there twice", line, word)
         held = np.zeros(cohorts * size, bool)
         held[places - 1] = True
+        if (lacking := ~held.reshape(cohorts, size).any(axis=1)).any():
+            problem = f"the candidate sets no bit in cohort {int(np.argmax(lacking)) + 1} of {cohorts}: is the map cut"
+            raise _error(candidates, f"{problem} short, or that of other parameters?", line, word)
         filters[word] = held.reshape(cohorts, size)
     try:
         probabilities = {name: float(plain(given[name])) for name in ("p", "q", "f")}

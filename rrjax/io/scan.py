@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -25,7 +27,7 @@ from rrjax.io.database import (
     some,
     text,
 )
-from rrjax.io.source import Format, FrameSource, Source
+from rrjax.io.source import Format, FrameSource, Source, is_large_and_quoted
 
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
@@ -99,7 +101,7 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
 
     Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
     """
-    relations = list(_relations(connection, source))
+    relations = list(_relations(connection, source, [*keys, *filter(None, [counts_column])]))
     if counts_column:
         relations[0].column(counts_column)
     column = source.column or _reported(source, relations[0]) or _only_column(relations[0], counts_column)
@@ -147,7 +149,7 @@ def error_at(chosen: Scan, place: int, problem: str, **attributes: Any) -> DataE
 
 def selected(connection: Connection, source: Source, columns: Sequence[str]) -> str:
     """The query of some columns, unchanged and row by row, under the names k0, k1 and so on."""
-    relations = list(_relations(connection, source))
+    relations = list(_relations(connection, source, columns))
     kept = [_alike([relation.column(name) for relation in relations])[1] for name in columns]
     if len(relations) == 1:  # columns of one type keep it, and their blanks
         (relation,) = relations
@@ -278,21 +280,24 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names[:20]) + more
 
 
-def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
+def _relations(connection: Connection, source: Source, others: Sequence[str] = ()) -> Iterator[_Relation]:
     files = source.files()
     form: Format = source.file_format()
     # Only neighbouring files are read together, so that rows keep the order of the files.
     if form in ("csv", "tsv"):
         delimiter = source.delimiter or ("," if form == "csv" else "\t")
-        groups = [
-            (tuple(group), names)
-            for names, group in groupby(files, lambda file: _column_names(file, delimiter, source))
-        ]
+        form_of = delimiter, source.header is not False
+
+        def kind_of(file: str) -> tuple[tuple[str, ...], bool]:
+            names = _column_names(file, delimiter, source)
+            return names, _in_parts(file, len(names), *form_of)
+
+        groups = [(tuple(group), *kind) for kind, group in groupby(files, kind_of)]
         # Of lines that are all said to be headers, one that differs from the others may be data all the same.
-        differ = source.header is True and len(groups) > 1
+        differ = source.header is True and len({names for _, names, _ in groups}) > 1
         unsure = source.show_values is False and (source.header is None or differ)
-        for group, names in groups:
-            relation = _delimited(group, names, delimiter, source.header is not False)
+        for group, names, in_parts in groups:
+            relation = _delimited(group, names, in_parts, *form_of)
             yield replace(relation, unsure=unsure, differs=unsure and differ)
     elif form == "parquet":
         for schema, same in groupby(files, lambda file: _schema(connection, file)):
@@ -306,7 +311,7 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
         own = [(field.name, "STRUCT" if _extension(field).startswith("pandas.") else row[1]) for field, row in fields]
         yield _typed(files, own, "frame")
     elif form == "jsonl":
-        yield _json_lines(connection, files, source.column)
+        yield _json_lines(connection, files, {*filter(None, [source.column]), *others})
     else:
         if source.column is not None:
             message = f"{files[0]}: a transaction file has no columns; leave out {source.column!r}."
@@ -314,15 +319,52 @@ def _relations(connection: Connection, source: Source) -> Iterator[_Relation]:
         yield _transactions(files, source)
 
 
-def _delimited(files: tuple[str, ...], names: tuple[str, ...], delimiter: str, header: bool) -> _Relation:
-    # Every column is text and every property is given: the sniffer of DuckDB would drop odd first lines.
-    types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(len(names)))
-    sql = (
-        f"SELECT row_number() OVER () AS row, * FROM read_csv({file_list(files)}, "
-        f"columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
-        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, hive_partitioning=false)"
-    )
+def _delimited(files: tuple[str, ...], names: tuple[str, ...], in_parts: bool, *form: Any) -> _Relation:
+    sql = f"SELECT row_number() OVER () AS row, * FROM {_csv(files, len(names), *form, in_parts=in_parts)}"
     return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text") for index, name in enumerate(names)])
+
+
+def _csv(files: Sequence[str], width: int, delimiter: str, header: bool, *, in_parts: bool) -> str:
+    # Every column is text and every property is given: the sniffer of DuckDB would drop odd first lines.
+    types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(width))
+    return (
+        f"read_csv({file_list(files)}, columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
+        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, hive_partitioning=false, "
+        f"parallel={str(in_parts).lower()})"
+    )
+
+
+def _in_parts(file: str, width: int, delimiter: str, header: bool) -> bool:
+    """Whether DuckDB can read parts of a file at the same time: all files but some with line breaks in cells.
+
+    A part may begin within a cell, whose lines it then takes for rows, and refuses the file.
+    """
+    status = os.stat(file)
+    stamp = status.st_size, status.st_mtime_ns, status.st_ino
+    return not is_large_and_quoted(file) or not _only_whole(file, width, delimiter, header, *stamp)
+
+
+@lru_cache(maxsize=1024)
+def _only_whole(file: str, width: int, delimiter: str, header: bool, *_: int) -> bool:
+    """Whether DuckDB reads a file of this size, time and number, but not in parts.
+
+    In one part it is silent where the last quote is not closed, so another reader must find as many rows.
+    """
+    import duckdb
+
+    with connect() as connection:
+        count = partial(_csv, [file], width, delimiter, header)
+        try:
+            connection.execute(f"SELECT count(*) FROM {count(in_parts=True)}")
+        except duckdb.Error:
+            try:
+                found = connection.execute(f"SELECT count(*) FROM {count(in_parts=False)}").fetchall()[0][0]
+                with opened(file) as stream:
+                    rows = csv.reader(stream, delimiter=delimiter, strict=True)
+                    return found == sum(bool(row) or width == 1 for row in rows) - header
+            except (duckdb.Error, csv.Error, DataError):
+                return False
+    return False
 
 
 def _trimmed(value: str) -> str:
@@ -423,14 +465,14 @@ def _numbered(number: int, read: str) -> str:
     return f"SELECT row_number() OVER () AS row, {columns} FROM {read} AS columns ({columns})"
 
 
-def _json_lines(connection: Connection, files: tuple[str, ...], column: str | None) -> _Relation:
+def _json_lines(connection: Connection, files: tuple[str, ...], wanted: set[str]) -> _Relation:
     def types_in(sample: str) -> dict[str, str]:
         options = f"{_JSON}, maximum_depth=2, union_by_name=true{sample}"
         found = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
         return {row[0]: row[1] for row in found}
 
     names = types_in("")
-    if column is not None and column not in names:
+    if not wanted <= names.keys():
         names = types_in(", sample_size=-1")
     _check_keys(connection, files, names)
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)

@@ -53,6 +53,8 @@ _FOREIGN_FORMATS = {
 """Patterns of the first bytes of a file, the kind of the file, and advice."""
 _COMPARED_BYTES = 1 << 16
 """Number of bytes of a text that tell it from nearly all others."""
+_SMALL_BYTES = 1 << 22
+"""Number of bytes of a text that DuckDB surely reads in one part (of 8 MB)."""
 _START_BYTES = 256
 """Number of bytes of a file that are read for its format and encoding."""
 _ENCODING_OF_MARK = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -160,6 +162,9 @@ class Source:
             raise DataError(
                 f"Format {self.format!r} is not one of {', '.join(_FORMATS)}.", argument="format", value=self.format
             )
+        if not isinstance(self.header, bool | None):  # 0 is the first line for pandas, and "no" is true
+            problem = f"header must be true or false, or None, which looks; got {self.header!r}."
+            raise DataError(problem, argument="header", value=self.header)
         if self.items not in ("first", "all"):
             raise DataError(f"items must be 'first' or 'all', not {self.items!r}.", argument="items", value=self.items)
         if self.delimiter is not None and (
@@ -464,24 +469,43 @@ def _check_file(file: str) -> None:
         status = os.stat(file)
         if (unpacked := _unpacked(file, status.st_size, status.st_mtime_ns, status.st_ino)) is None:
             raise DataError.at(file, f"{BAD_GZIP}")
-        start = unpacked
+        start, _ = unpacked
     _check_format(file, start)
 
 
 @lru_cache(maxsize=1024)
-def _unpacked(file: str, *_: int) -> bytes | None:
-    """The first bytes of a gzip file of this size, time and number; None if any of it is damaged.
+def _unpacked(file: str, *_: int) -> tuple[bytes, bool] | None:
+    """The first bytes of a gzip file of this size, time and number, and whether `is_large_and_quoted`; None if damaged.
 
     DuckDB does not compare the checksum, so that a changed bit would change values in silence.
     """
     try:
         with gzip.open(file) as stream:
-            start = stream.read(_START_BYTES)
-            while stream.read(1 << 20):
-                pass
+            part = start = stream.read(_START_BYTES)
+            size, quoted = 0, False
+            while part:
+                size, quoted = size + len(part), quoted or b'"' in part
+                part = stream.read(1 << 20)
     except (OSError, EOFError, zlib.error):
         return None
-    return start
+    return start, quoted and size > _SMALL_BYTES
+
+
+def is_large_and_quoted(file: str) -> bool:
+    """Whether a text has more than `_SMALL_BYTES`, unpacked, and a double quote among them."""
+    status = os.stat(file)
+    stamp = status.st_size, status.st_mtime_ns, status.st_ino
+    if file.lower().endswith(".gz"):
+        unpacked = _unpacked(file, *stamp)
+        return unpacked is not None and unpacked[1]
+    return status.st_size > _SMALL_BYTES and _has_quotes(file, *stamp)
+
+
+@lru_cache(maxsize=1024)
+def _has_quotes(file: str, *_: int) -> bool:
+    """Whether there is a double quote in a file of this size, time and number: a pass at the speed of memory."""
+    with open(file, "rb") as stream:
+        return any(b'"' in part for part in iter(partial(stream.read, 1 << 20), b""))
 
 
 def _check_format(file: str, start: bytes) -> None:

@@ -17,6 +17,7 @@ from rrjax.data.errors import ArgumentError, check_rate, for_commands, option, r
 from rrjax.estimators.catalogue import ESTIMATORS, METRICS
 from rrjax.estimators.names import MAXIMIZER
 from rrjax.io.domain import Domain
+from rrjax.io.labels import by_label
 from rrjax.io.rows import count_pairs
 from rrjax.io.source import Source, identity
 from rrjax.numerics.programs import program
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     Truth: TypeAlias = ArrayLike | Mapping[Any, float] | str | os.PathLike[str]
-    """K shares or counts, a share or count for each label, or a file of true values."""
+    """K shares or counts; a share or count for each label, a mapping or a series; or a file of true values."""
 
 LEADING = ("empirical_bayes", "ordered_bayes", "mle_star", MAXIMIZER, "inv_p")
 """Estimators whose shares people see if more than `MOST_SHOWN` were run; the whole table has all."""
@@ -231,8 +232,7 @@ def true_shares(
     """The shares of all categories, `[K]`, float64; `read` reads those in a file. No message repeats a value."""
     if isinstance(truth, str | os.PathLike):
         return read(Source(truth).confidential())
-    if isinstance(truth, Mapping):
-        named = {str(label): amount for label, amount in truth.items()}
+    if (named := by_label(truth)) is not None:
         amounts = [named.pop(str(label), 0) for label in domain.labels()]
         if named:
             raise ArgumentError.about(argument, f"has {len(named):,} labels that are not in {domain.describe()}")

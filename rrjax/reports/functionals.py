@@ -15,6 +15,7 @@ import numpy as np
 from rrjax import inference, io
 from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.inference.surveys import MOST_WEIGHT
+from rrjax.io.labels import by_label
 from rrjax.io.rows import Covariate, read_covariate
 from rrjax.io.scan import column_names
 from rrjax.reports import form
@@ -151,6 +152,8 @@ def _quantiles(reports, functional, parts, epsilon, mechanism, level):
 def check_public(reports: Any, columns: Mapping[str, Any]) -> None:
     """Refuses columns, by their arguments, that are the reports, or that were randomized."""
     for argument, name in columns.items():
+        if not isinstance(name, str | int):
+            raise refusal(argument, f"{option(argument)} takes the name of one column", value=name)
         given = f"{option(argument)} {name!r}"
         if name == reports.counted.column:
             raise refusal(argument, f"{given} is the column of reports; it takes a public one", value=name)
@@ -214,10 +217,9 @@ def read_levels(source: io.Source, by: str) -> Covariate:
 
 def population_shares(population: str | os.PathLike[str] | Mapping[Any, float], levels: Sequence[str]) -> np.ndarray:
     """The shares of the levels in the population, in their order, from a table of sizes or from sizes by level."""
-    of_file = not isinstance(population, Mapping)
+    of_file = isinstance(population, str | os.PathLike)
     name = str(population) if of_file else option("population")
-    known = _sizes_in(name) if of_file else {str(level): float(size) for level, size in population.items()}
-    problem = value = None
+    known, problem, value = _sizes_in(name) if of_file else _sizes_of(population), None, None
     if not of_file and _impossible(np.asarray([*known.values()])):
         problem = f": {SIZES}"
     elif (value := next((level for level in levels if level not in known), None)) is not None:
@@ -234,6 +236,14 @@ def population_shares(population: str | os.PathLike[str] | Mapping[Any, float], 
 
 def _impossible(sizes: np.ndarray) -> bool:
     return not (sizes >= 0).all() or not 0 < sizes.sum() < np.inf
+
+
+def _sizes_of(population: Any) -> dict[str, float]:
+    """The sizes of the levels of a mapping or a series; NaN for those that are no numbers."""
+    if (named := by_label(population)) is None:
+        wanted = "is a file, or the size of each level: a mapping, or a series with the levels as its labels"
+        raise refusal("population", f"{option('population')} {wanted}", value=population)
+    return {level: math.nan if isinstance(size, str) else float(size) for level, size in named.items()}
 
 
 def _sizes_in(path: str) -> dict[str, float]:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,7 @@ from rrjax.io.labels import as_domain
 from rrjax.io.rows import Pairs, count_pairs
 from rrjax.io.source import Source, copies
 from rrjax.reports import form
-from rrjax.reports.comparison import true_shares
+from rrjax.reports.comparison import read_truth, true_shares
 from rrjax.reports.kind import Kind
 from rrjax.reports.reading import check_round, in_float64, read_source
 from rrjax.reports.reports import Reports
@@ -55,7 +56,8 @@ def fit_of(reports: Reports, theta: Truth | None, simulation: Simulation) -> Tes
     check_size(reports.num_reports)
     check_contradictions(reports)
     if theta is not None:
-        theta = true_shares(theta, reports.counted.domain, reports.shares_in, "theta")
+        read = partial(read_truth, counts=None, reports=reports, argument="theta")
+        theta = true_shares(theta, reports.counted.domain, read, "theta")
     if reports.tallied is not None:
         return Test([_of_tally(reports, theta, simulation)], simulation, [reports])
     simulation, notes = simulation.bounded(reports.num_categories)

@@ -165,8 +165,8 @@ class ColumnQuestions(Kind):
         """Runs all estimators on the reports, and measures them against the truth if it is given.
 
         Args:
-            truth: K true shares or counts; a mapping of labels to counts; or a file of true values. None measures
-                likelihoods only.
+            truth: K true shares or counts; a mapping or series of labels to counts; or a file of true values. None
+                measures likelihoods only.
             estimators: Estimators of the catalogue in place of all.
             ordered: Whether neighbours in the domain are similar, which adds an estimator that uses it.
             level: Confidence level of the intervals in the figure, in (0, 1).
@@ -201,8 +201,8 @@ class ColumnQuestions(Kind):
         """Tests whether the users come from a distribution; without one, whether any can have made these reports.
 
         Args:
-            theta: The distribution: K shares or counts, a mapping of labels to counts, or a file of values; None for
-                any.
+            theta: The distribution: K shares or counts, a mapping or series of labels to counts, or a file of values;
+                None for any.
             significance: The hypothesis is rejected where the p-value is at most this.
             draws: Number of simulated collections; None is 9999, or as many as take about ten seconds.
             seed: Seed of the simulation.
@@ -258,7 +258,7 @@ class ColumnQuestions(Kind):
                 stratum: a column, or a number where there are no strata. Without weights it makes them.
             total: Whether to estimate numbers of people, and sums, in place of shares and means.
             population: The sizes of the levels of `by` in a population, which is estimated, too: a file with two
-                columns, or a mapping.
+                columns, or a mapping or series.
             normal: Whether intervals use the normal approximation: shorter, and valid for thousands of users.
             level: Confidence level of each interval, in (0, 1).
             top: How many of the most frequent categories to take; None is 10.

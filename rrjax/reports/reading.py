@@ -18,7 +18,7 @@ from rrjax.data.errors import ArgumentError, DataError, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.io.domain import Domain
 from rrjax.io.frames import lazy
-from rrjax.io.labels import Labels, as_domain
+from rrjax.io.labels import Labels, as_domain, by_label
 from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
@@ -208,19 +208,26 @@ def kind_of(
 
 @in_float64
 def of_counts(
-    counts: ArrayLike,
+    counts: ArrayLike | Mapping[Any, int],
     epsilon_or_mechanism: float | SupportMechanism | None,
     domain: Labels | None,
     probability: float | None,
     column: str,
 ) -> Reports:
     """See `Reports.of_counts`."""
-    numbers = np.asarray(counts)
+    known, named, numbers = as_domain(domain), by_label(counts), np.asarray(counts)
+    if named is not None:
+        if known is None:
+            problem = "have labels, and domain= is missing: all labels that are possible, in their order"
+            raise ArgumentError.about("counts", problem, value=counts)
+        numbers = np.asarray([named.pop(str(label), 0) for label in known.labels()])
+        if named:
+            raise ArgumentError.about("counts", f"have labels that are not in {known.describe()}", value=[*named])
     whole = numbers.ndim == 1 and numbers.size > 1 and numbers.dtype.kind in "iu" and (numbers >= 0).all()
     if not whole or not 0 < sum(map(int, numbers)) < MOST_REPORTS:
         problem = "must be at least two whole numbers, not negative, with a sum from 1 to below 2⁵³"
         raise ArgumentError.about("counts", problem, value=counts)
-    known = as_domain(domain) or Domain.range(0, len(numbers) - 1)
+    known = known or Domain.range(0, len(numbers) - 1)
     _check_sizes(len(numbers), "counts", domain=known.num_categories)
     counted = CountedReports(numbers.astype(np.int64), known, column, int(numbers.sum()), 0, False)
     given: Any = epsilon_or_mechanism

@@ -31,6 +31,8 @@ from rrjax.reports.kind import ColumnQuestions
 from rrjax.reports.parameters import known_yes, said
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jaxtyping import ArrayLike
 
     from rrjax.io.labels import Labels
@@ -76,7 +78,7 @@ class Reports(ColumnQuestions):
     @classmethod
     def of_counts(
         cls,
-        counts: ArrayLike,
+        counts: ArrayLike | Mapping[Any, int],
         epsilon_or_mechanism: float | SupportMechanism | None = None,
         domain: Labels | None = None,
         *,
@@ -86,7 +88,8 @@ class Reports(ColumnQuestions):
         """The reports of a table of counts.
 
         Args:
-            counts: `[K]`, whole numbers: how many reports name each category.
+            counts: `[K]`, whole numbers: how many reports name each category. A mapping, or a series of pandas such as
+                those of `value_counts`, is taken by its labels.
             epsilon_or_mechanism: ε of randomized response, nats; or randomized response itself, or a survey design.
             domain: The labels of the K categories; None is 0 … K − 1.
             probability: In place of ε, the probability that a report is the true category, in (1/K, 1).

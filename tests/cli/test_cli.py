@@ -388,6 +388,13 @@ def test_a_terminal_without_greek(collection):
 
 
 @pytest.mark.long
+def test_a_closed_terminal_is_no_error(collection):
+    line = f"{sys.executable} -m rrjax estimate reports.parquet --out closed.csv >&- 2>&-"
+    assert subprocess.run(["bash", "-c", line], cwd=collection, timeout=300, check=False).returncode == 0
+    assert (collection / "closed.csv").exists()
+
+
+@pytest.mark.long
 def test_a_full_terminal_is_a_sentence(collection):
     line = f"{sys.executable} -m rrjax estimate reports.parquet > /dev/full"
     done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)

@@ -325,6 +325,15 @@ def test_one_user_in_every_form_of_unicode(week, one, form):
     assert (week.error.column, week.error.row) == ("id", 1)
 
 
+def test_ids_in_other_capitals_are_told(week):
+    warnings = []
+    for names in ("Ann@x", "ann@x", "Ann@x"):
+        Path("day9.csv").write_text("id,app\n" + "".join(f"{name},maps\n" for name in (*"bcd", names)))
+        out = week.done(*other(9, f"r{len(warnings)}.parquet"))
+        warnings.append(len(json.loads(out)["warnings"]))
+    assert warnings == [1, 2, 1]  # of the simulation; those of round 3 are both known
+
+
 @pytest.mark.parametrize(("before", "now"), [("007", "7"), ("7", "+7"), ("1000", "1e3"), ("-7", "-07.0")])
 def test_ids_that_are_one_number_in_the_next_round(week, before, now):
     """A spreadsheet that drops zeros makes new users of all."""

@@ -13,11 +13,13 @@ from written import written
 import rrjax
 from rrjax.data.errors import DataError
 from rrjax.data.number_text import plain
-from rrjax.io import Source, count_reports, read_values
-from rrjax.io.database import double, number_of
-from rrjax.io.numbers import Bins
+from rrjax.io import Source, count_reports, read_counts, read_values
+from rrjax.io.database import connect, double, number_of
+from rrjax.io.domain import Domain
+from rrjax.io.numbers import Bins, read_bins
+from rrjax.io.read import count_by
 from rrjax.io.rows import read_covariate
-from rrjax.io.scan import column_names
+from rrjax.io.scan import column_names, selected
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 # DuckDB calls the third column Age_1, and the fourth one Age_1_1. Members of nested columns are no columns.
@@ -136,6 +138,39 @@ def test_an_empty_key_is_named(tmp_path):
     path = written(tmp_path / "a.jsonl", '{"a": "yes"}\n{"": "no"}\n')
     with refused(error=DataError, file=str(path), row=2):
         count_reports(Source(path, column="a"))
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_nan_among_numbers_is_missing_everywhere(tmp_path, kind):
+    """Statistics of Parquet leave it out, and DuckDB concludes that no number is so large."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": pa.array([1.0, 2.5, float("nan"), None, 3.0], kind)}), path)
+    np.testing.assert_array_equal(read_covariate(Source(path)).values, [1, 2.5, np.nan, np.nan, 3])
+    assert read_covariate(Source(path), factor=True).levels == ("1", "2.5", "3")
+    assert read_bins(Source(path), Bins(0, 4, 4)).indices.tolist() == [1, 2, 3]
+    assert count_reports(Source(path)).missing == {"": 1, "nan": 1}
+
+
+def test_keys_that_come_late_are_columns(tmp_path):
+    """DuckDB looks for keys in the first 20,480 rows."""
+    rows = '{"a": "x"}\n' * 21_000 + '{"a": "y", "n": 3, "g": "s"}\n'
+    source = Source(written(tmp_path / "a.jsonl", rows), column="a")
+    assert sorted((*key, *found.counts) for key, found in count_by(source, ["g"], Domain.of("xy")).items()) == [
+        ("", 21_000, 0),
+        ("s", 0, 1),
+    ]
+    with connect() as connection:
+        kept = connection.execute(selected(connection, source, ["g", "n"])).fetchall()
+    assert kept[-2:] == [(None, None), ("s", "3")]
+    source = Source(written(tmp_path / "b.jsonl", '{"a": "x", "b": 1}\n' * 21_000 + '{"a": "y", "n": 3}\n'), column="a")
+    with refused(error=DataError, column="n", row=1):  # not that there is no such column
+        read_counts(source, "n", ["x", "y"])
+
+
+@pytest.mark.parametrize("header", [0, 1, "no"])
+def test_a_header_is_true_or_false(tmp_path, header):
+    with refused("header", error=DataError):
+        rrjax.read(written(tmp_path / "a.csv", "no\nyes\nno\n"), header=header, epsilon=1.0, domain=["no", "yes"])
 
 
 @pytest.mark.parametrize("first", ["ill", "Ill", "ILL"])

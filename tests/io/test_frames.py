@@ -450,3 +450,18 @@ def test_lists_in_memory_that_are_no_reports_are_refused(rows, kind):
 def test_what_is_no_list_of_labels_is_refused(domain):
     with refused(error=DataError):
         count_frame(pl.DataFrame({"report": ANSWERS}), domain)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("make", [pl.DataFrame, pd.DataFrame, pa.table])
+def test_leading_zeros_are_counted_where_they_are_lost(make):
+    frame = make({"report": ["007", "7", "70", "0", "00", "07.0"], "n": [1, 2, 3, 4, 5, 6]})
+    assert count_frame(frame, "0:99").num_padded == 3
+    assert count_frame(frame, "0:99", counts="n").num_padded == 12
+    assert count_frame(frame).num_padded == 0
+
+
+@pytest.mark.once
+def test_what_an_engine_cannot_count_is_said():
+    with refused(error=DataError):
+        count_frame(pd.DataFrame({"report": np.array([1, 2, 2], np.float16)}), "1:2")

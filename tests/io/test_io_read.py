@@ -345,6 +345,45 @@ def test_leading_zeros_are_counted_where_they_are_lost(write):
     assert count_reports(Source(path)).domain.num_categories == 6
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", pytest.param("a.csv.gz", marks=pytest.mark.long)])
+def test_cells_of_several_lines_in_a_large_file(write, name):
+    """DuckDB reads parts of more than 8 MB at once, and takes lines within a cell for rows."""
+    mark, number = "\t" if name.endswith(".tsv") else ",", 4_500
+    lines = f"no{mark}x\n"
+    text = f"a{mark}b\n" + f'yes{mark}"{400 * lines}"\n{lines}' * number
+    source = Source(write(name, text), column="a")
+    assert count_reports(source, ["no", "yes"]).counts.tolist() == [number, number]
+    assert (read_values(source, ["no", "yes"]).indices == np.tile([1, 0], number)).all()
+    # In one part DuckDB would leave out rows after a quote that is not closed, and not say so.
+    for end in (f'yes{mark}"', f'yes{mark}5" pipe\nyes{mark}"x\n', f"yes{mark}x{mark}y\n"):
+        with refused(error=DataError):
+            count_reports(Source(write(name, text + end), column="a"), ["no", "yes"])
+
+
+@pytest.mark.parametrize("folder", ["~", "./~"])
+def test_a_folder_called_as_that_of_home(tmp_path, monkeypatch, folder):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for place, text in (("home", "a\nx\nz\n"), (folder, "a\nx\ny\n")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "a.csv").write_text(text)
+    assert count_reports(Source(f"{folder}/a.csv")).domain.listed == ("x", "y")
+
+
+def test_names_that_are_not_utf_8_are_said(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")
+    try:
+        Path(path).write_text("a\nx\ny\n")
+    except OSError:
+        pytest.skip("the names of this file system are UTF-8")
+    with refused(error=DataError):
+        count_reports(Source(path))
+    path = written(tmp_path / "a.csv", "a\nx\ny\n")
+    for call in (lambda: Domain.of(["x", "y", "\udce9"]), lambda: count_reports(Source(path, missing="\udce9"))):
+        with refused(error=DataError):
+            call()
+
+
 def test_names_with_quotes_and_patterns(tmp_path):
     folder = tmp_path / 'it\'s [1] "ok" *'
     folder.mkdir()

@@ -97,6 +97,7 @@ def test_standard_errors_are_those_of_simulations(population):
         ("map.csv", "\n", "", {"row": 1}),
         ("map.csv", "word-1,", "word-1,99,", {"row": 2}),
         ("map.csv", "word-1,", "word-1,no,", {"row": 2}),
+        ("map.csv", "\n", "\ncut,1\n", {"row": 2, "value": "cut"}),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(tmp_path, name, old, new, attributes):

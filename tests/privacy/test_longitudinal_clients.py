@@ -195,6 +195,21 @@ def test_two_memos_on_one_file_have_one_answer(tmp_path):
     assert 32 in answers_of(path)
 
 
+def test_a_memo_of_two_names_gets_no_answer(tmp_path):
+    """The write would leave the other name behind, without the answer."""
+    names = [tmp_path / name for name in ("memo.json", "linked.json")]
+    memo = Memo(names[0], "one", 4, 2.0, 1.0)
+    memo.report(1)
+    os.link(*names)
+    content = names[0].read_text()
+    with refused(error=DataError, file=names[0]):
+        memo.report(2)
+    memo.report(1)
+    assert [name.read_text() for name in names] == [content, content]
+    names[1].unlink()
+    memo.report(2)
+
+
 @pytest.mark.usefixtures("urandom")
 def test_a_file_that_was_taken_away_or_exchanged(tmp_path):
     path = tmp_path / "memo.json"

@@ -494,6 +494,49 @@ def test_a_distribution_to_test_comes_in_all_forms_of_a_truth(colours):
     assert tests[0] == tests[1] == tests[2]
 
 
+def test_a_series_is_taken_by_its_labels(colours):
+    """Those of `value_counts` are in the order of the counts."""
+    pandas = pytest.importorskip("pandas")
+    counts = dict(zip(colours.labels.tolist(), colours.counts.tolist(), strict=True))
+    answers = pandas.Series([*reversed(counts)]).repeat([*reversed(counts.values())])
+    for made in (counts, answers.value_counts(), answers.astype("category").value_counts()):
+        again = rrjax.Reports.of_counts(made, colours.epsilon, [*counts])
+        assert again.counts.tolist() == colours.counts.tolist()
+        with refused("counts"):
+            rrjax.Reports.of_counts(made, 1.0)
+        with refused("counts"):
+            rrjax.Reports.of_counts(made, 1.0, [*counts][1:])
+    truth = pandas.Series([3.0, 2.0, 1.0], index=[*reversed(counts)])
+    for given in (truth, truth / 6, {**truth}, [1, 2, 3], pandas.Series([1, 2, 3]), pandas.Series([1, 2, 3]) / 6):
+        found = colours.compare(given, estimators="inv_p").columns["truth"]
+        np.testing.assert_allclose(found, [1 / 6, 1 / 3, 1 / 2])
+    p_values = [colours.test_fit(given, draws=199).outcomes[0].p_value for given in (truth, [1, 2, 3])]
+    assert p_values[0] == p_values[1]
+    ages = rrjax.Reports.of_counts([5, 9, 7], 1.0, "1:3")
+    for labels in ([3, 2, 1], [3.0, 2.0, 1.0], ["3", "2", "1"]):
+        found = ages.compare(pandas.Series([3, 2, 1], index=labels), estimators="inv_p").columns["truth"]
+        np.testing.assert_allclose(found, [1 / 6, 1 / 3, 1 / 2])
+    with refused(error=DataError, value="red"):
+        colours.compare(pandas.Series([1, 2, 3, 4], index=["red", "green", "blue", "red"]))
+
+
+def test_sizes_of_a_population_come_by_level():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"answer": ["no", "yes"] * 300, "level": [1, 1, 2] * 200})
+    reports = rrjax.read(frame, column="answer", epsilon=1.0, domain=["no", "yes"])
+    sizes = {1: 1, 2: 3}
+    for given in (sizes, {1.0: 1, "2": 3}, pandas.Series([3, 1], index=[2, 1])):
+        assert reports.by("level", group="yes", population=given).columns["value"][-1] == pytest.approx(
+            reports.by("level", group="yes", population=sizes).columns["value"][-1], abs=0
+        )
+    for odd in ([1, 3], {1: "x", 2: 3}, frame):
+        with refused("population"):
+            reports.by("level", group="yes", population=odd)
+    for argument in ("by", "weights"):
+        with refused(argument):
+            reports.statements(group="yes", **{argument: ["level"]})
+
+
 def test_an_answer_does_not_depend_on_the_questions_before():
     first, second = (rrjax.Reports.of_counts([400, 300, 300], 1.0) for _ in range(2))
     assert not second.contradicted

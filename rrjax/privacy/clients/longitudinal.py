@@ -264,6 +264,9 @@ class Memo:
                         )
                     answers = self._answers | on_file  # both, because the file may have been removed
                     if value not in answers:
+                        if self._path.exists() and os.stat(self._path).st_nlink > 1:
+                            problem = "has a second name (a hard link), under which the answer would be missing"
+                            raise self._refused(f"{problem}: delete that name; nothing was changed")
                         answers |= {value: int(self._permanent.randomize(value))}
                         self._write(answers)
             except OSError as error:
