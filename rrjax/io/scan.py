@@ -344,7 +344,7 @@ def _in_parts(file: str, width: int, delimiter: str, header: bool) -> bool:
     return not is_large_and_quoted(file) or not _only_whole(file, width, delimiter, header, *stamp)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 14)
 def _only_whole(file: str, width: int, delimiter: str, header: bool, *_: int) -> bool:
     """Whether DuckDB reads a file of this size, time and number, but not in parts.
 

@@ -473,7 +473,7 @@ def _check_file(file: str) -> None:
     _check_format(file, start)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 14)
 def _unpacked(file: str, *_: int) -> tuple[bytes, bool] | None:
     """The first bytes of a gzip file of this size, time and number, and whether `is_large_and_quoted`; None if damaged.
 
@@ -501,7 +501,7 @@ def is_large_and_quoted(file: str) -> bool:
     return status.st_size > _SMALL_BYTES and _has_quotes(file, *stamp)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 14)
 def _has_quotes(file: str, *_: int) -> bool:
     """Whether there is a double quote in a file of this size, time and number: a pass at the speed of memory."""
     with open(file, "rb") as stream:
