@@ -131,7 +131,7 @@ def survey_estimate(
         ...     answers, design, values=[1, 0], weights=np.repeat([3, 1], 200), strata=region, clusters=school
         ... )
         >>> print(f"{found.value:.3f} ± {found.standard_error:.3f}, {found.degrees:.0f} degrees of freedom")
-        0.292 ± 0.015, 38 degrees of freedom
+        0.292 ± 0.031, 38 degrees of freedom
 
     References:
         Särndal, Swensson and Wretman, "Model assisted survey sampling", 1992, sections 5.7, 4.5 and 2.9; Chaudhuri,

@@ -236,9 +236,9 @@ def statements_of(
     # The tallies of other mechanisms do not tell how supports depend on each other, their single reports do.
     single = surveyed or (normal and not reports.mechanism.names_one)
     by_score = [each for each in functionals if single and each.values is not None]
-    found, num_left_out = {}, 0
+    found, num_left_out, lacking = {}, 0, [by]
     if by_score:
-        found, num_left_out, more = survey_estimates(reports, by_score, by, sample, level, normal, population)
+        found, num_left_out, lacking, more = survey_estimates(reports, by_score, by, sample, level, normal, population)
         notes += more
     if len(by_score) < len(functionals):
         parts, num_left_out = parts_of(reports, by)
@@ -247,9 +247,8 @@ def statements_of(
         found |= {each: estimates_of(reports, each, parts, level, normal=normal, shares=shares) for each in others}
     estimates = [row for each in functionals for row in found[each]]
     if num_left_out:
-        missing = " or ".join(map(repr, filter(None, (by, *sample.columns.values()))))
         rows_are = form.number(num_left_out, "row is", "rows are")
-        notes.append(f"{rows_are} left out: column {missing} has no value there.")
+        notes.append(f"{rows_are} left out: column {' or '.join(map(repr, lacking))} has no value there.")
     _ = reports.contradicted  # which warns
     return Statements(reports, estimates, level, by, sample if surveyed else None, normal, num_left_out, notes)
 

@@ -58,10 +58,10 @@ def survey_estimates(
     level: float,
     normal: bool = False,
     population: Any = None,
-) -> tuple[dict[Functional, list[FunctionalEstimate]], int, list[str]]:
+) -> tuple[dict[Functional, list[FunctionalEstimate]], int, list[str], list[str]]:
     """Estimates functionals of all users, each level, two levels' difference and a population, from any reports.
 
-    Returns the estimates of each, the number of reports that are left out, and notes about the sample.
+    Returns the estimates of each, the number of reports left out, the columns they lack, and notes about the sample.
     """
     columns = {**sample.columns, **({} if by is None else {"by": by})}
     check_public(reports, columns)
@@ -112,7 +112,8 @@ def survey_estimates(
             f"Clusters less strata are {degrees}. Where so few clusters are of unequal sizes, intervals are too short: "
             "some dozens are needed."
         )
-    return found, int((answered & ~there).sum()), notes
+    lacking = [name for argument, name in columns.items() if read[argument].missing.any()]
+    return found, int((answered & ~there).sum()), lacking, notes
 
 
 def _sampling(reports: Any, sample: Sample, read: dict[str, Covariate], kept: np.ndarray) -> Sampling:
