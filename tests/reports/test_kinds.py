@@ -10,6 +10,7 @@ pytest.importorskip("duckdb", reason="files need rrjax[cli]")
 polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
 
 from outlets import check_outlets, check_refusal  # noqa: E402
+from refusals import refused  # noqa: E402
 
 import rrjax  # noqa: E402
 from rrjax import io  # noqa: E402
@@ -407,10 +408,11 @@ def test_two_samples_regress_the_same_in_all_outlets(invoke):
 def test_regressions_of_two_samples_that_are_odd_say_so(invoke):
     cheats()
     exchanged = read_cheats(sample="die=B,A")
-    with pytest.raises(DataError, match="contradict"):
+    with pytest.raises(DataError) as told:
         exchanged.regress("age")
+    assert told.value.value < 1e-3  # the p-value of the samples under the design
     io.write_table("cheats.csv", {"said": [0, 1] * 50, "age": [1] * 100, "die": ["A", "A", "B", "B"] * 25})
-    with pytest.raises(DataError, match="same for everybody"):
+    with refused(error=DataError, column="age"):
         read_cheats().regress("age")
     counted = np.array([[40, 60], [60, 40]])
     design = TWO_SAMPLES["cheating-detection"]([0.25, 0.75])
