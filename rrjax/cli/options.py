@@ -165,16 +165,16 @@ class StatementFlags:
         """Refuses --normal where nothing is asked that it applies to."""
         if self.normal and not self.any():
             raise UsageError.about("--normal", "applies to --mean, --group, --by and --weights: ask for one of them")
-        try:  # a number is no column here: of columns without names, the sizes are no number of a column
-            number = None if self.population_size is None else float(self.population_size)
-        except ValueError:
+        try:
+            size = None if self.population_size is None else float(self.population_size)
+        except ValueError:  # the name of a column
             return
-        object.__setattr__(self, "population_size", number)
+        object.__setattr__(self, "population_size", size)
 
     @property
     def given(self) -> dict[str, Any]:
         """The arguments of `Reports.statements` that were given."""
-        return {name: value for name, value in vars(self).items() if value}
+        return {name: value for name, value in vars(self).items() if value or (value == 0 and value is not False)}
 
     def any(self) -> bool:
         """Whether any statement is to be estimated."""
