@@ -203,16 +203,16 @@ class StatementFlags:
         if self.within is not None and other is not None:
             flag = f"--{other.replace('_', '-')}"
             raise UsageError.about(flag, "does not apply to --within, numbers within classes: leave it out")
-        try:  # a number is no column here: of columns without names, the sizes are no number of a column
-            number = None if self.population_size is None else float(self.population_size)
-        except ValueError:
+        try:
+            size = None if self.population_size is None else float(self.population_size)
+        except ValueError:  # the name of a column
             return
-        object.__setattr__(self, "population_size", number)
+        object.__setattr__(self, "population_size", size)
 
     @property
     def given(self) -> dict[str, Any]:
         """The arguments of `Reports.statements` that were given."""
-        return {name: value for name, value in vars(self).items() if value}
+        return {name: value for name, value in vars(self).items() if value or (value == 0 and value is not False)}
 
     def any(self) -> bool:
         """Whether any statement is to be estimated."""

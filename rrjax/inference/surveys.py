@@ -395,7 +395,8 @@ def estimated(
     if not single or normal or scores.ends[0] != scores.ends[0]:
         half = math.inf if math.isnan(error) else student * error
         if total:
-            least, most = 0.0 if least >= 0 else -math.inf, 0.0 if most <= 0 else math.inf
+            alike = len(parts) == 1  # sums of values of one sign have it, differences do not
+            least, most = 0.0 if alike and least >= 0 else -math.inf, 0.0 if alike and most <= 0 else math.inf
         else:
             ends = [sorted((coefficient * least, coefficient * most)) for coefficient, _ in parts]
             least, most = map(sum, zip(*ends, strict=True))

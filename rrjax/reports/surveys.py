@@ -81,8 +81,10 @@ def survey_estimates(
     sampling, levels = _sampling(reports, sample, read, kept), []
     rows, mechanism = values[kept], reports.mechanism_of(kept)
     rows = np.maximum(rows, 0) if rows.ndim == 1 else rows
+    place = np.cumsum(kept) - 1
     for name, chosen in rows_of_levels(read.get("by"), there):
-        mask = np.isin(np.flatnonzero(kept), chosen, assume_unique=True)
+        mask = np.zeros(len(rows), bool)
+        mask[place[chosen]] = True
         if sampling.weights[mask].any():
             levels.append((name, len(chosen), mask))
     if not levels:

@@ -206,6 +206,7 @@ def test_what_is_wrong_is_named(invoke):
         ("--population", "p.csv", *by, "--strata", "region"),
         ("--total", "--mean"),
         ("--population-size", "2999", "--mean"),
+        ("--population-size", "0", "--mean"),
     ):
         code, text = refused(flag, *flags)
         assert code == 2, text

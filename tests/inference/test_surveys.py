@@ -140,6 +140,15 @@ def test_a_sample_without_replacement_is_that_of_rrtcs():
     mean = survey_estimate(1 - z, design, values=[1, 0], population_size=5_000)
     np.testing.assert_allclose([mean.value, mean.standard_error], np.asarray(found[:2]) / 5_000, rtol=RTOL)
     assert float(mean.effective_size) > 442  # the sample is a part of the population
+    women = rng.random(442) < 0.5
+    both = [
+        survey_estimate(1 - z, design, values=[1, 0], population_size=5_000, total=True, domain=part)
+        for part in (women, ~women)
+    ]
+    less = survey_estimate(1 - z, design, values=[1, 0], population_size=5_000, total=True, domain=women, less=~women)
+    assert float(less.value) == pytest.approx(float(both[0].value) - float(both[1].value), rel=10 * RTOL)
+    half = stats.t.ppf(0.975, 441) * float(less.standard_error)
+    np.testing.assert_allclose([less.lower, less.upper], float(less.value) + np.asarray([-half, half]), rtol=10 * RTOL)
 
 
 @pytest.mark.parametrize("less", [False, True])
