@@ -393,7 +393,7 @@ class ColumnQuestions(Kind):
             ...     given = {"mechanism": "coin", "parameters": {"rate": 0.4}, "domain": ["low", "high"]}
             ...     found = rrjax.read(path, column="confidence", **given).within("seconds", quantile=0.75)
             >>> found.columns["class"].tolist(), found.columns["value"].tolist()
-            (['low', 'high'], [6.0, 4.0])
+            (['low', 'high'], [6.0, 3.0])
         """
         from rrjax.reports.classes import within_of
 
