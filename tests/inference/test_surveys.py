@@ -97,7 +97,7 @@ def clusters_of(population, strata, rng):
     return cluster, (np.arange(population) % strata)[cluster], rng.integers(0, 2, len(cluster))
 
 
-@pytest.mark.parametrize("strata", [1, 2])
+@pytest.mark.parametrize("strata", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_variance_of_a_total_is_unbiased_over_all_samples_and_answers(strata):
     """Two of three or more clusters in each stratum, all samples, and all answers with their probabilities."""
     cluster, stratum, yes = clusters_of(3 * strata + 1, strata, np.random.default_rng(3))
@@ -189,6 +189,7 @@ def test_strata_and_clusters_by_their_definition(less):
         np.testing.assert_allclose(binomial[2:4], found[2:4], rtol=0.02, atol=0.01)
 
 
+@pytest.mark.long  # programs of eleven mechanisms
 @pytest.mark.parametrize("name", BY_NAME)
 def test_scores_of_every_mechanism_are_its_unbiased_vectors(name):
     mechanism = BY_NAME[name]
