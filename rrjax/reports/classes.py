@@ -139,7 +139,7 @@ class ClassStatements(Answer):
 
 def _text(number: float, digits: int) -> str:
     if math.isinf(number):
-        return "∞" if number > 0 else "−∞"
+        return "∞" if number > 0 else "-∞"
     return "–" if math.isnan(number) else f"{number:,.{digits}f}"
 
 
