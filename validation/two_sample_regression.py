@@ -17,6 +17,7 @@ from scipy import optimize
 
 from rrjax import mechanisms
 from rrjax.models import fit
+from validation.designs import words
 from validation.runner import Table, error, run
 
 N = 1000
@@ -81,7 +82,7 @@ def many(keys: jax.Array, place: int, second: Any, profiles: bool) -> tuple[jax.
     """Log-odds of a yes, standard errors, second share, p-value and convergence, or profile intervals, of each key."""
 
     def one(key):
-        found = fit(*survey(key, place, second), SETTINGS[place].design, sample=SAMPLE)
+        found: Any = fit(*survey(key, place, second), SETTINGS[place].design, sample=SAMPLE)
         if profiles:
             return (found.profile_intervals(),)
         errors = found.standard_errors[:, 0]
@@ -112,7 +113,7 @@ def difference(place: int, number: int) -> float:
     for key in jax.random.split(jax.random.fold_in(jax.random.key(1), place), number):
         covariates, answers = (np.asarray(each) for each in survey(key, place, setting.second))
         with jax.enable_x64(True):
-            found = fit(covariates.astype(float), answers, setting.design, sample=SAMPLE)
+            found: Any = fit(covariates.astype(float), answers, setting.design, sample=SAMPLE)
             ours = np.append(-np.asarray(found.coefficients)[:, 0], np.asarray(found.nuisance_coefficients))
         worst = max(worst, float(np.abs(ours - directly(covariates.astype(float), answers, setting)).max()))
     return worst
@@ -130,7 +131,7 @@ def setting_of(place: int, number: int, quick: bool) -> dict[str, Any]:
     limits = np.asarray(limits, float)[:, :, ::-1] * np.array([-1, -1, -1, 1])[:, None]
     limits[:, 3] = limits[:, 3, ::-1]  # log-odds of the second share keep their sign
     true = np.append(TRUE, np.log(setting.second / (1 - setting.second)))
-    rejected = np.nan
+    rejected = None
     if setting.law is not unrelated:
         rejected = np.mean(np.asarray(many(keys, place, 0.0, False)[3]) <= 0.05)
     deviations = estimates[kept].std(0, ddof=1)
@@ -154,11 +155,12 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     number = found[0]["surveys"]
     rows = [
         [
-            row["design"], f"{row['converged']:,}", listed(row["deviations"], 2), listed(row["bias"], 2),
+            words(SETTINGS[place].design), f"{row['converged']:,}", listed(row["deviations"], 2),
+            listed(row["bias"], 2),
             f"{row['second']:+.4f} ± {row['second_error']:.4f}", listed(row["coverage"], 3), listed(row["profile"], 2),
-            "–" if np.isnan(row["rejected"]) else f"{row['rejected']:.3f}", f"{row['from_scipy']:.0e}",
+            "–" if row["rejected"] is None else f"{row['rejected']:.3f}", f"{row['from_scipy']:.0e}",
         ]
-        for row in found
+        for place, row in enumerate(found)
     ]  # fmt: skip
     profiles = found[0]["profiles"]
     note = (

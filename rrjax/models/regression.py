@@ -81,7 +81,8 @@ def fit(
             design of two samples, with `sample`; then reports are 0 for yes and 1 for no, and its second unknown share
             (of those who do not follow the rule, or of yes to the unrelated question) is estimated with the
             coefficients. These are of the share among those who follow the rule, and of the stochastic lie detector
-            and the unrelated question of the share among all.
+            and the unrelated question of the share among all. The likelihood may have several maxima; the search
+            starts at the two shares without covariates.
         sample: `[N]`, 0 for the sample with the first parameter, 1 for the other one. Where the same people are in
             both, give them as `clusters`.
         nuisance: `[N, M]` or `[N]`, covariates of the log-odds of the second share; None is one share for all. That of

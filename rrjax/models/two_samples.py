@@ -41,7 +41,7 @@ from rrjax.models.regression import LARGEST_STANDARD_ERROR, check_converged, che
 from rrjax.models.results import FitError, Regression, as_clusters, as_covariates, require, standardized
 from rrjax.numerics import solvers
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import exportable, register
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum
 
@@ -56,6 +56,7 @@ _FARTHEST, _HALVINGS = 64.0, 22
 _STATIC = ("intercept", "robust", "num_clusters")
 
 
+@exportable
 class _Data(NamedTuple):
     """Standardized covariates of both shares, the probability of each answer by a and b, and weights."""
 
@@ -256,7 +257,7 @@ def _fitted(given, units, counts, table, clusters, tol, static):
     frames = jnp.stack([jnp.where(jnp.arange(count) < most, unit, 0) for most in (count, size + 1, size)])
     offsets = jnp.stack([nowhere, nowhere, nowhere.at[size].set(_NOBODY)])
     points, views, num_iters = lax.map(
-        lambda each: _maximum(*each, start, (prior, data), tol, max_iters), (frames, offsets)
+        lambda each: _maximum(each[0], each[1], start, (prior, data), tol, max_iters), (frames, offsets)
     )
     point, view, logits = points[0], jax.tree.map(lambda leaf: leaf[0], views), _logits(points[0], data)
     logs = views.log_probabilities
@@ -358,7 +359,7 @@ def _explain(result: TwoSampleRegression, errors: np.ndarray, design: TwoSamples
     fits, swapped = (float(getattr(test(counts, design), name)) for name in ("fit_p_value", "swapped_p_value"))
     size, problem = result.standard_coefficients.shape[0], None
     if fits <= _CONTRADICTION:
-        said = " and ".join(f"{yes:,} yes and {no:,} no" for yes, no in counts.tolist())
+        said = ", and in the other sample ".join(f"{yes:,} yes and {no:,} no" for yes, no in counts.tolist())
         order = ", and their order: with the samples exchanged they fit" * (swapped > _CONTRADICTION)
         problem = (
             f"the samples contradict {design.name}: no shares explain {said} (p = {fits:.2g}). Check which answer "

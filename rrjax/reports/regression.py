@@ -149,7 +149,7 @@ class Regression(Answer):
             f"0.69 doubles the odds of the answer against {reference}, −0.69 halves them."
         )
         blocks += [self.cells(), f"p: how likely so large a {self._statistic} would be if the covariate meant nothing."]
-        if self.second is not None:
+        if self.second is not None and isinstance(self.reports, TwoSampleReports):
             blocks += self.reports.second_blocks(self.second, self.level)
         if self._misfits:
             blocks.append(Caution(f"The model misses something: {self._fitness}."))
