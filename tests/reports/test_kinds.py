@@ -407,11 +407,12 @@ def test_two_samples_regress_the_same_in_all_outlets(invoke):
 def test_regressions_of_two_samples_that_are_odd_say_so(invoke):
     cheats()
     exchanged = read_cheats(sample="die=B,A")
-    with pytest.raises(DataError, match="contradict"):
+    with pytest.raises(DataError):
         exchanged.regress("age")
     io.write_table("cheats.csv", {"said": [0, 1] * 50, "age": [1] * 100, "die": ["A", "A", "B", "B"] * 25})
-    with pytest.raises(DataError, match="same for everybody"):
+    with pytest.raises(DataError) as constant:
         read_cheats().regress("age")
+    assert constant.value.column == "age"
     counted = np.array([[40, 60], [60, 40]])
     design = TWO_SAMPLES["cheating-detection"]([0.25, 0.75])
     check_refusal(
@@ -419,10 +420,8 @@ def test_regressions_of_two_samples_that_are_odd_say_so(invoke):
     )
     one = rrjax.read("cheats.csv", column="said", epsilon=1.0, domain="0:1")
     check_refusal("nuisance", lambda: one.regress("age", nuisance=["die"]))
-    code, _, error = invoke("regress", "cheats.csv", "--outcome", "said", "--covariates", "age", "--domain", "0:1",
-                            "--epsilon", "1", "--sample", "die=A,B")  # fmt: skip
-    assert code == 2
-    assert "--sample" in error
+    line = ("cheats.csv", "--outcome", "said", "--covariates", "age", "--domain", "0:1", "--epsilon", "1")
+    invoke.refuses("--sample", "regress", *line, "--sample", "die=A,B")
 
 
 @pytest.mark.long
