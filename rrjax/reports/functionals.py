@@ -187,6 +187,12 @@ def answered_in(values: np.ndarray) -> np.ndarray:
     return values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
 
 
+def rows_left_out(number: int, columns: Sequence[str]) -> list[str]:
+    """A note of rows with a report and without a value in one of the columns; none without such rows."""
+    where = f"column {' or '.join(map(repr, columns))} has no value there"
+    return [f"{form.number(number, 'row is', 'rows are')} left out: {where}."] * (number > 0)
+
+
 def rows_of_levels(public: Covariate | None, there: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """The rows of all users that are there, and of those of each level."""
     chosen = [("all", np.flatnonzero(there))]

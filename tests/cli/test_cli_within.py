@@ -143,5 +143,5 @@ def test_columns_that_are_no_numbers_are_refused(timings, invoke):
         rrjax.read("few.csv", **own).within("time")
     with refused("data"):
         rrjax.Reports.of_counts([6, 4], Coin(2, 0.4), NAMES).within("time")
-    check_refusal("column", lambda: reports.within("confidence"))
+    check_refusal("within", lambda: reports.within("confidence"))
     check_refusal("level", lambda: reports.within("time", level=95))
