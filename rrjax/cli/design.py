@@ -146,6 +146,7 @@ class SurveyDesign:
             wanted = " ".join(
                 f"--parameter {name}={several.get(name, '1/4' if name == 'lack' else '2/3')}"
                 for name in entry.parameters
+                if name != "forced_no"  # of the symmetric design
             )
             problem = f"--mechanism: {error}: give for example {wanted}"
             raise UsageError(problem, flag="--parameter", value=error.value) from error

@@ -42,7 +42,9 @@ class Sample:
     @property
     def columns(self) -> dict[str, Any]:
         """The columns, by their arguments."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, str)}
+        of_size = isinstance(self.population_size, str)
+        names = ("weights", "strata", "clusters", "population_size")[: 4 if of_size else 3]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def given(self) -> list[str]:
