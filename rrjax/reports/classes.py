@@ -32,7 +32,7 @@ class ClassStatements(Answer):
     """Means and quantiles of numbers that were not randomized, within each class, which was; with intervals.
 
     `columns` are a row for each statement, level and class: statement, of, class, num_reports, share, value, lower,
-    upper. Limits are infinite where the class may be empty, as far as the reports tell.
+    upper. Limits are infinite where the reports do not show that the class has records beyond some number.
     """
 
     written: ClassVar[str] = "Statements"
@@ -75,8 +75,8 @@ class ClassStatements(Answer):
         which = f"The intervals are simultaneous: all of them hold the true numbers, with {level}."
         if not self.simultaneous:
             which = f"Each interval holds the true number of its class with {level}, each row for itself."
-        tails = " Of a mean with a long tail it takes thousands." if "mean" in self.table["statement"] else ""
-        return [which, f"The intervals are valid for some hundreds of records.{tails}"]
+        tails = "; those of means with a long tail, thousands" if "mean" in self.table["statement"] else ""
+        return [which, f"The intervals need some hundreds of records{tails}."]
 
     @property
     def cautions(self) -> list[str]:
@@ -85,10 +85,7 @@ class ClassStatements(Answer):
             return []
         names = list(dict.fromkeys(self._names(rows)))
         listed = "; ".join(map(form.printable, names[:MOST_NAMED])) + "; …" * (len(names) > MOST_NAMED)
-        return [
-            f"∞: the class is hardly there ({listed}). As far as the reports tell, it may have no record beyond any "
-            "number, so its interval does not end."
-        ]
+        return [f"∞: no limit ({listed}). The reports do not show that the class has records beyond some number."]
 
     def _names(self, rows):
         """The classes of some rows, with their levels."""
