@@ -14,8 +14,8 @@ from rrjax.numerics.products import matmul
 pytestmark = pytest.mark.once
 SOURCES = Path(rrjax.__file__).parent
 NUMPY = {
-    "cli", "figures", "reports", "inference/surveys.py", "mechanisms/longitudinal/histories.py", "models/results.py",
-    "privacy/audit.py",
+    "cli", "figures", "reports", "inference/surveys.py", "models/results.py",
+    "mechanisms/longitudinal/histories.py", "privacy/audit.py",
 }  # fmt: skip
 """Files and folders whose `@` multiplies arrays of NumPy."""
 DEFAULT = {
