@@ -130,8 +130,7 @@ def estimate(
     if joint.question is not None:
         answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
     elif asked.within is not None:
-        more = {name: value for name, value in asked.given.items() if name != "within"}
-        answer = ask(found, "within", column=asked.within, **more, **given)
+        answer = ask(found, "within", **asked.given, **given)
     elif asked.any() or isinstance(found, Numbers):
         listed = isinstance(found, Reports | ByRespondentReports) and not (asked.mean or asked.quantile or asked.group)
         top = output.top if listed or output.top != Output.top else None

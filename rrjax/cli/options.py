@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_type_hints
@@ -203,16 +204,14 @@ class StatementFlags:
         if self.within is not None and other is not None:
             flag = f"--{other.replace('_', '-')}"
             raise UsageError.about(flag, "does not apply to --within, numbers within classes: leave it out")
-        try:
-            size = None if self.population_size is None else float(self.population_size)
-        except ValueError:  # the name of a column
-            return
-        object.__setattr__(self, "population_size", size)
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments of `Reports.statements` that were given."""
-        return {name: value for name, value in vars(self).items() if value or (value == 0 and value is not False)}
+        """The arguments of `Reports.statements` or `Reports.within` that were given."""
+        given = {name: value for name, value in vars(self).items() if value}
+        with suppress(ValueError):  # the name of a column
+            given |= {"population_size": float(self.population_size)} if self.population_size else {}
+        return given
 
     def any(self) -> bool:
         """Whether any statement is to be estimated."""

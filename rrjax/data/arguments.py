@@ -252,9 +252,9 @@ def as_counts(counts: Any, name: str = "counts", *, whole: bool = False, summed:
     if whole:
         raise ArgumentError.about(
             name,
-            f"must be integers, numbers of users, got dtype {counts.dtype}. Weights of single reports are taken by "
-            "inference.survey_estimate; and where no standard error is asked for by inv, inv_n, inv_p, mle_star, ibu "
-            "and nll",
+            f"must be integers, numbers of users, got dtype {counts.dtype}. For weights of single reports "
+            "there is inference.survey_estimate; inv, inv_n, inv_p, mle_star, ibu and nll take their sums, without "
+            "standard errors",
             value=str(counts.dtype),
         )
     if jnp.issubdtype(counts.dtype, jnp.floating):

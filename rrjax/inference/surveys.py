@@ -199,7 +199,7 @@ class Scores:
     """`[N]`."""
     noise: np.ndarray | None = None
     """`[N]`, unbiased for the variance of each score given its user's value; None if the mechanism is not known."""
-    values: tuple[float, float] = (-math.inf, math.inf)
+    span: tuple[float, float] = (-math.inf, math.inf)
     """The range of c."""
     ends: tuple[float, float] = (math.nan, math.nan)
     """The range of the scores; NaN if it is not known."""
@@ -372,6 +372,7 @@ def estimated(
     from scipy.special import stdtrit
 
     s, known = scores.scores, sampling.weights
+    alone, single = sampling.weighted_only and not total, len(parts) == 1
     influence, slope, used, value = np.zeros(len(s)), np.zeros(len(s)), np.zeros(len(s), bool), 0.0
     w, size, kish, mean = known, 1.0, math.nan, 0.0
     for coefficient, mask in parts:
@@ -382,25 +383,24 @@ def estimated(
             raise ArgumentError(problem, argument="weights")
         kish, mean, scale = size**2 / float(w @ w), float(w @ s) / size, coefficient / (1 if total else size)
         own = w * scale * (s if total else s - mean)
-        if sampling.weighted_only and not total:
+        if alone:
             # Scores that are all alike do not tell their error, unless their law is known.
             told = kish >= SMALLEST_EFFECTIVE_SIZE and (scores.laws is not None or np.ptp(s[w > 0]) > 0)
             own = own / math.sqrt(1 - 1 / kish) if told else own * math.nan
         influence, slope, used, value = influence + own, slope + w * scale, used | (w > 0), value + scale * float(w @ s)
-    alone, single = sampling.weighted_only and not total, len(parts) == 1 and not total
     variance = float(influence @ influence) if alone else sampling.variance(influence, slope, scores.noise)
     degrees = sampling.degrees(used)
     error, tail = math.sqrt(variance) if degrees > 0 else math.nan, (1 - level) / 2
-    (least, most), student = scores.values, -float(stdtrit(degrees, tail)) if degrees > 0 else math.inf
-    if not single or normal or scores.ends[0] != scores.ends[0]:
+    (least, most), student = scores.span, -float(stdtrit(degrees, tail)) if degrees > 0 else math.inf
+    if not single or total or normal or math.isnan(scores.ends[0]):
         half = math.inf if math.isnan(error) else student * error
         if total:
-            alike = len(parts) == 1  # sums of values of one sign have it, differences do not
-            least, most = 0.0 if alike and least >= 0 else -math.inf, 0.0 if alike and most <= 0 else math.inf
+            # Sums of values of one sign have it, differences do not.
+            least, most = 0.0 if single and least >= 0 else -math.inf, 0.0 if single and most <= 0 else math.inf
         else:
             ends = [sorted((coefficient * least, coefficient * most)) for coefficient, _ in parts]
             least, most = map(sum, zip(*ends, strict=True))
-        limits, effective = (value - half, value + half), kish if single else math.nan
+        limits, effective = (value - half, value + half), kish if single and not total else math.nan
     else:
         low, high = scores.ends
         x = (s - low) / (high - low) if high > low else np.full(len(s), 0.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from rrjax.io.database import (
     some,
     text,
 )
-from rrjax.io.source import Format, FrameSource, Source, is_large_and_quoted
+from rrjax.io.source import Format, FrameSource, Source, is_large_and_quoted, stamp_of
 
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
@@ -339,14 +338,12 @@ def _in_parts(file: str, width: int, delimiter: str, header: bool) -> bool:
 
     A part may begin within a cell, whose lines it then takes for rows, and refuses the file.
     """
-    status = os.stat(file)
-    stamp = status.st_size, status.st_mtime_ns, status.st_ino
-    return not is_large_and_quoted(file) or not _only_whole(file, width, delimiter, header, *stamp)
+    return not is_large_and_quoted(file) or not _only_whole(file, width, delimiter, header, stamp_of(file))
 
 
 @lru_cache(maxsize=1 << 14)
-def _only_whole(file: str, width: int, delimiter: str, header: bool, *_: int) -> bool:
-    """Whether DuckDB reads a file of this size, time and number, but not in parts.
+def _only_whole(file: str, width: int, delimiter: str, header: bool, _: object) -> bool:
+    """Whether DuckDB reads a file with this stamp, but not in parts.
 
     In one part it is silent where the last quote is not closed, so another reader must find as many rows.
     """

@@ -97,7 +97,7 @@ class _Listing:
                 "of them. If different people did answer alike, in the same order, make one file of the two.",
                 file=file,
             )
-        return {file: _stamp(file) for file in found}
+        return {file: stamp_of(file) for file in found}
 
     @cached_property
     def metadata(self) -> dict[str, Metadata]:
@@ -188,7 +188,7 @@ class Source:
     def check_unchanged(self) -> None:
         """Raises `DataError` if a file was changed or replaced since it was listed."""
         for file in self.files():
-            if _stamp(file) != self._listing.stamps[file]:
+            if stamp_of(file) != self._listing.stamps[file]:
                 raise changed(file)
 
     def metadata(self) -> Metadata | None:
@@ -341,7 +341,7 @@ def identity(file: str | os.PathLike[str]) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _stamp(file: str) -> tuple[int, int, int] | None:
+def stamp_of(file: str) -> tuple[int, int, int] | None:
     """Size, time of the last change and number of a file; None if it is not there."""
     try:
         status = os.stat(file)
@@ -466,16 +466,15 @@ def _check_file(file: str) -> None:
     if start[:2] == _GZIP_MAGIC:
         if not file.lower().endswith(".gz"):
             raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.", file=file)
-        status = os.stat(file)
-        if (unpacked := _unpacked(file, status.st_size, status.st_mtime_ns, status.st_ino)) is None:
+        if (unpacked := _unpacked(file, stamp_of(file))) is None:
             raise DataError.at(file, f"{BAD_GZIP}")
         start, _ = unpacked
     _check_format(file, start)
 
 
 @lru_cache(maxsize=1 << 14)
-def _unpacked(file: str, *_: int) -> tuple[bytes, bool] | None:
-    """The first bytes of a gzip file of this size, time and number, and whether `is_large_and_quoted`; None if damaged.
+def _unpacked(file: str, _: object) -> tuple[bytes, bool] | None:
+    """The first bytes of a gzip file with this stamp, and whether `is_large_and_quoted`; None if damaged.
 
     DuckDB does not compare the checksum, so that a changed bit would change values in silence.
     """
@@ -493,17 +492,15 @@ def _unpacked(file: str, *_: int) -> tuple[bytes, bool] | None:
 
 def is_large_and_quoted(file: str) -> bool:
     """Whether a text has more than `_SMALL_BYTES`, unpacked, and a double quote among them."""
-    status = os.stat(file)
-    stamp = status.st_size, status.st_mtime_ns, status.st_ino
     if file.lower().endswith(".gz"):
-        unpacked = _unpacked(file, *stamp)
+        unpacked = _unpacked(file, stamp_of(file))
         return unpacked is not None and unpacked[1]
-    return status.st_size > _SMALL_BYTES and _has_quotes(file, *stamp)
+    return os.path.getsize(file) > _SMALL_BYTES and _has_quotes(file, stamp_of(file))
 
 
 @lru_cache(maxsize=1 << 14)
-def _has_quotes(file: str, *_: int) -> bool:
-    """Whether there is a double quote in a file of this size, time and number: a pass at the speed of memory."""
+def _has_quotes(file: str, _: object) -> bool:
+    """Whether there is a double quote in a file with this stamp: a pass at the speed of memory."""
     with open(file, "rb") as stream:
         return any(b'"' in part for part in iter(partial(stream.read, 1 << 20), b""))
 

@@ -124,8 +124,7 @@ class ByRespondentReports(Groups):
         """The designs of some rows, booleans `[N]`."""
         return ByRespondent([each.mechanism for each in self.parts.values()], np.maximum(self._which[kept], 0))
 
-    regress, statements = ColumnQuestions.regress, ColumnQuestions.statements
-    within = ColumnQuestions.within
+    regress, statements, within = ColumnQuestions.regress, ColumnQuestions.statements, ColumnQuestions.within
     mean, group, by = ColumnQuestions.mean, ColumnQuestions.group, ColumnQuestions.by
     possible_causes, without_interval = Reports.possible_causes, Reports.without_interval
 

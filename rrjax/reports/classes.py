@@ -14,7 +14,7 @@ from rrjax.data.errors import check_rate, option, refusal
 from rrjax.io.rows import Covariate, read_covariate
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
-from rrjax.reports.functionals import read_levels
+from rrjax.reports.functionals import answered_in, check_public, read_levels, rows_left_out, rows_of_levels
 from rrjax.reports.reading import in_float64
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ClassStatements(Answer):
     """Means and quantiles of numbers that were not randomized, within each class, which was; with intervals.
 
     `columns` are a row for each statement, level and class: statement, of, class, num_reports, share, value, lower,
-    upper. Limits are infinite where the class may be empty, as far as the reports tell.
+    upper. Limits are infinite where the reports do not show that the class has records beyond some number.
     """
 
     written: ClassVar[str] = "Statements"
@@ -75,8 +75,8 @@ class ClassStatements(Answer):
         which = f"The intervals are simultaneous: all of them hold the true numbers, with {level}."
         if not self.simultaneous:
             which = f"Each interval holds the true number of its class with {level}, each row for itself."
-        tails = " Of a mean with a long tail it takes thousands." if "mean" in self.table["statement"] else ""
-        return [which, f"The intervals are valid for some hundreds of records.{tails}"]
+        tails = "; those of means with a long tail, thousands" if "mean" in self.table["statement"] else ""
+        return [which, f"The intervals need some hundreds of records{tails}."]
 
     @property
     def cautions(self) -> list[str]:
@@ -85,10 +85,7 @@ class ClassStatements(Answer):
             return []
         names = list(dict.fromkeys(self._names(rows)))
         listed = "; ".join(map(form.printable, names[:MOST_NAMED])) + "; …" * (len(names) > MOST_NAMED)
-        return [
-            f"∞: the class is hardly there ({listed}). As far as the reports tell, it may have no record beyond any "
-            "number, so its interval does not end."
-        ]
+        return [f"∞: no limit ({listed}). The reports do not show that the class has records beyond some number."]
 
     def _names(self, rows):
         """The classes of some rows, with their levels."""
@@ -146,7 +143,7 @@ def _text(number: float, digits: int) -> str:
 @in_float64
 def within_of(
     reports: Any,
-    column: str,
+    within: str,
     mean: bool,
     quantile: float | Iterable[float],
     by: str | None,
@@ -160,63 +157,52 @@ def within_of(
         check_rate("quantile", each)
     if not (mean or quantiles):
         quantiles = [0.5]
-    numbers, public, values = _read(reports, column, by)
-    answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
+    numbers, public, values = _read(reports, within, by)
+    answered = answered_in(values)
     there = np.logical_and.reduce([answered, *(~each.missing for each in (numbers, public) if each is not None)])
     number, size = int(there.sum()), reports.num_categories
     if number < 2:
         problem = f"{form.number(number, 'row has', 'rows have')} a number and a report; two are needed"
-        raise io.DataError.at(reports.name, problem, column=column)
+        raise io.DataError.at(reports.name, problem, column=within)
     if number * size > MOST_CELLS:
         most = f"{number:,} records × {size:,} classes are more than the limit of {MOST_CELLS:,}"
-        raise refusal("column", f"{option('column', '--within')}: {most}", flag="--within", value=column)
+        raise refusal("within", f"{option('within')}: {most}", value=within)
     mechanism, values = reports.mechanism_of(there), values[there]
-    levels, parts = ["all"], [np.ones(number, bool)]
-    if public is not None:
-        codes = np.unique(public.values[there])
-        levels += [(public.levels or ())[int(code)] for code in codes]
-        parts += [public.values[there] == code for code in codes]
+    place = np.cumsum(there) - 1
+    parts = [(level, place[rows]) for level, rows in rows_of_levels(public, there) if len(rows)]
     names = ["mean"] * mean + [*map(form.quantile, quantiles)]
     shape = len(names), len(parts), size
     tail = (1 - level) / (math.prod(shape) if simultaneous else 1)
     given = numbers.values[there], values, mechanism
     found, vectors = np.empty((3, *shape)), np.asarray(mechanism.debias(values))
-    for place, rows in enumerate(parts):
-        how: dict[str, Any] = {"level": 1 - tail, "where": rows}
+    for part, (_, rows) in enumerate(parts):
+        how: dict[str, Any] = {"level": 1 - tail, "where": np.isin(np.arange(number), rows)}
         if mean:
-            found[:, 0, place] = inference.class_means(*given, **how)
+            found[:, 0, part] = inference.class_means(*given, **how)
         if quantiles:
-            found[:, int(mean) :, place] = inference.class_quantiles(*given, np.asarray(quantiles), **how)
+            found[:, int(mean) :, part] = inference.class_quantiles(*given, np.asarray(quantiles), **how)
     own = {
         "statement": np.asarray(names, object)[:, None, None],
-        "of": np.asarray(levels, object)[:, None],
+        "of": np.asarray([level for level, _ in parts], object)[:, None],
         "class": np.asarray([str(label) for label in reports.labels], object),
-        "num_reports": np.asarray([rows.sum() for rows in parts])[:, None],
-        "share": np.stack([vectors[rows].mean(axis=0) for rows in parts]),
+        "num_reports": np.asarray([len(rows) for _, rows in parts])[:, None],
+        "share": np.stack([vectors[rows].mean(axis=0) for _, rows in parts]),
         **dict(zip(("value", "lower", "upper"), found, strict=True)),
     }
     table = {name: np.broadcast_to(each, shape).ravel() for name, each in own.items()}
-    notes, left_out = [], int(answered.sum()) - number
-    if left_out:
-        columns = " or ".join(repr(each) for each in (column, by) if each is not None)
-        rows_are = form.number(left_out, "row is", "rows are")
-        notes = [f"{rows_are} left out: column {columns} has no value there."]
+    lacking = [each.name for each in (numbers, public) if each is not None and each.missing.any()]
+    notes = rows_left_out(left_out := int(answered.sum()) - number, lacking)
     _ = reports.contradicted  # which warns
-    return ClassStatements(reports, table, column, by, level, simultaneous, left_out, notes)
+    return ClassStatements(reports, table, within, by, level, simultaneous, left_out, notes)
 
 
-def _read(reports: Any, column: str, by: str | None) -> tuple[Covariate, Covariate | None, np.ndarray]:
+def _read(reports: Any, within: str, by: str | None) -> tuple[Covariate, Covariate | None, np.ndarray]:
     """The numbers, the levels and the reports, row by row."""
-    source, flag = reports.files, "--within"
-    randomized = {reports.counted.column, *source.columns()}
-    for argument, name, of in (("column", column, flag), ("by", by, None)):
-        if name in randomized:
-            problem = f"{option(argument, of)} {name!r} is randomized, and it takes a column that is not"
-            raise refusal(argument, problem, flag=of, value=name)
-    values = reports.reports(option("column", flag))
-    numbers = read_covariate(dataclasses.replace(source, column=column), most_levels=None)
+    check_public(reports, {"within": within, **({} if by is None else {"by": by})})
+    source, values = reports.files, reports.reports(option("within"))
+    numbers = read_covariate(dataclasses.replace(source, column=within), most_levels=None)
     if numbers.levels is not None:
-        raise io.DataError.at(reports.name, "no value is a number, and numbers are wanted", column=column)
+        raise io.DataError.at(reports.name, "no value is a number, and numbers are wanted", column=within)
     public = None if by is None else read_levels(source, by)
     source.check_unchanged()
     return numbers, public, values

@@ -142,22 +142,17 @@ def _parts(side: Side) -> list[Reports]:
 
 
 def _unbiased(parts: list[Reports]) -> np.ndarray:
-    """The weighted mean of the inversions of groups and its standard errors, `[2, K]`.
-
-    The weights are those of `surveys.groups.inv`: they do not depend on the answers.
-    """
-    size = parts[0].num_categories
-    shares, variances, weights = [], [], []
+    """The mean of the inversions of groups, weighted by their precision, and its standard errors, `[2, K]`."""
+    shares, variances, weight = [], [], np.asarray([each.precision for each in parts])
     for each in parts:
-        number, rates = each.num_reports, each.mechanism.weights(math.expm1)
+        number, rates = each.num_reports, each.rates
         support = np.asarray(each.tally().support, np.float64)
         shares.append(rates.share(support / number))
         # A count of zero, or of all, does not show how it varies: half an answer more does.
         edge = (support == 0) | (support == number)
         seen = np.where(edge, (support + 0.5) / (number + 1), support / number)
         variances.append(seen * (1 - seen) / number / np.asarray(rates.d, np.float64) ** 2)
-        weights.append(number / np.mean(rates.variance_of_drawn(size)))
-    weight = np.asarray(weights) / sum(weights)
+    weight /= weight.sum()
     return np.stack([weight @ np.stack(shares), np.sqrt(weight**2 @ np.stack(variances))])
 
 

@@ -187,6 +187,12 @@ def answered_in(values: np.ndarray) -> np.ndarray:
     return values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
 
 
+def rows_left_out(number: int, columns: Sequence[str]) -> list[str]:
+    """A note of rows with a report and without a value in one of the columns; none without such rows."""
+    where = f"column {' or '.join(map(repr, columns))} has no value there"
+    return [f"{form.number(number, 'row is', 'rows are')} left out: {where}."] * (number > 0)
+
+
 def rows_of_levels(public: Covariate | None, there: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """The rows of all users that are there, and of those of each level."""
     chosen = [("all", np.flatnonzero(there))]
@@ -274,26 +280,20 @@ def read_weights(source: io.Source, argument: str = "weights") -> Covariate:
     one, several = ("weight", "weights") if argument == "weights" else ("size", "population sizes")
     weights = read_covariate(source, most_levels=None)
     file = source.files()[0]
-    place = f"{file}, column {weights.name!r}"
     if weights.levels is not None:
-        raise io.DataError(f"{place}: {several} are numbers, and there is none", file=file, column=weights.name)
+        raise io.DataError.at(file, f"{several} are numbers, and there is none", column=weights.name)
     wrong = np.flatnonzero(weights.values < 0)
     if wrong.size:
         row = int(wrong[0]) + 1 if len(source.files()) == 1 else None
-        raise io.DataError(
-            f"{place}{'' if row is None else f', row {row:,}'}: a {one} is negative; {several} are not",
-            file=file,
-            column=weights.name,
-            row=row,
-        )
+        where = f"{file}, column {weights.name!r}" + ("" if row is None else f", row {row:,}")
+        problem = f"{where}: a {one} is negative; {several} are not"
+        raise io.DataError(problem, file=file, column=weights.name, row=row)
     # Variances are sums of squares of weights.
     largest = np.nanmax(weights.values, initial=0)
     if largest > MOST_WEIGHT or 0 < largest < 1 / MOST_WEIGHT:
-        raise io.DataError(
-            f"{place}: the largest {one} is {largest:g}, and sums of squares would be no numbers. Multiply all "
-            f"{several} by one number, so that it lies between {1 / MOST_WEIGHT:g} and {MOST_WEIGHT:g}: only their "
-            "ratios count",
-            file=file,
-            column=weights.name,
-        )
+        advice = "they are numbers of clusters or people"
+        if argument == "weights":
+            advice = "multiply all weights by one number, so that it is near one: shares and means depend on ratios"
+        problem = f"the largest {one} is {largest:g}, and sums of squares would be no numbers: {advice}"
+        raise io.DataError.at(file, problem, column=weights.name)
     return weights

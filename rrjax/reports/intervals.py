@@ -14,8 +14,8 @@ from rrjax.reports import form
 from rrjax.reports.reports import Reports
 from rrjax.reports.testing import check_contradictions
 
-USERS = 10_000
-"""Number of users at which intervals for any time are narrow, unless another one is named."""
+TUNED_TO = 10_000
+"""Number of users at which intervals for any time are narrow, unless another one is given."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -359,7 +359,7 @@ class ColumnQuestions(Kind):
 
     def within(
         self: Any,
-        column: str,
+        within: str,
         *,
         mean: bool = False,
         quantile: float | Iterable[float] = (),
@@ -370,7 +370,7 @@ class ColumnQuestions(Kind):
         r"""Estimates means and quantiles of public numbers within each class, where the class was randomized.
 
         Args:
-            column: A column of the same file with numbers that were not randomized, such as load times.
+            within: A column of the same file with numbers that were not randomized, such as load times.
             mean: Whether to estimate the mean.
             quantile: Quantiles, each in (0, 1). Without mean and quantile it is the median.
             by: A public column of the file: the same for each of its levels.
@@ -397,7 +397,7 @@ class ColumnQuestions(Kind):
         """
         from rrjax.reports.classes import within_of
 
-        return within_of(self, column, mean, quantile, by, level, simultaneous)
+        return within_of(self, within, mean, quantile, by, level, simultaneous)
 
     def regress(
         self: Any,

@@ -367,7 +367,7 @@ class Groups(Parts):
         mixture, number = groups.mixture(mixtures), self.num_reports
         # The precisions of the groups add up.
         drawn = (1 - 1 / size) / size
-        precision = sum(each.num_reports / float(np.mean(each.rates.variance_of_drawn(size))) for each in parts)
+        precision = sum(each.precision for each in parts)
         shares = np.asarray(groups.inv(tallies), float)
         return pooled_estimate(mixture, shares, number / precision - drawn, number), groups.mle(mixtures)
 

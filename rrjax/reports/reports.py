@@ -304,6 +304,11 @@ class Reports(ColumnQuestions):
         return self.mechanism
 
     @property
+    def precision(self) -> float:
+        """The inverse of the variance of an unbiased share, of equal shares: its weight in `surveys.groups.inv`."""
+        return self.num_reports / float(np.mean(self.rates.variance_of_drawn(self.num_categories)))
+
+    @property
     def rates(self) -> Rates:
         """The rates of the mechanism, as Python numbers: JAX would compile a program for every operation on them."""
         return self.mechanism.weights(math.expm1)

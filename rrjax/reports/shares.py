@@ -20,7 +20,7 @@ from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZ
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
-from rrjax.reports.intervals import USERS, ShareIntervals, fakes_of, share_intervals, share_limits
+from rrjax.reports.intervals import TUNED_TO, ShareIntervals, fakes_of, share_intervals, share_limits
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
@@ -531,14 +531,15 @@ def shares_of(
     fakes: bool,
 ) -> Shares:
     """See `Reports.shares`."""
+    any_time = option('looks="any"', "--at-any-time")
     if fakes and looks is not None:
-        raise refusal("fakes", f"{option('fakes')} is of marks at a single look: leave it out", value=fakes)
+        raise refusal("fakes", f"{option('fakes')} does not apply to {any_time}: leave one of the two out", value=fakes)
     if looks not in (None, "any"):
         raise refusal("looks", f"{option('looks')} is None or 'any', got {looks!r}", value=looks)
     if looks is None and tuned_to is not None:
-        any_time = option('looks="any"', "--at-any-time")
-        raise refusal("tuned_to", f"{option('tuned_to')} is of {any_time}: leave it out", value=tuned_to)
-    tuned_to = None if looks is None else USERS if tuned_to is None else tuned_to
+        problem = f"{option('tuned_to')} applies to {any_time} only: give both, or leave it out"
+        raise refusal("tuned_to", problem, value=tuned_to)
+    tuned_to = None if looks is None else TUNED_TO if tuned_to is None else tuned_to
     check_rate("level", level)
     check_rate("fdr", fdr, small=True)
     if estimator is not None:

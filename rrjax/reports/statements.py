@@ -16,7 +16,14 @@ from rrjax.data.number_text import plain
 from rrjax.io.labels import listed_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
-from rrjax.reports.functionals import Functional, FunctionalEstimate, estimates_of, parts_of, population_shares
+from rrjax.reports.functionals import (
+    Functional,
+    FunctionalEstimate,
+    estimates_of,
+    parts_of,
+    population_shares,
+    rows_left_out,
+)
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import largest_of
@@ -236,7 +243,7 @@ def statements_of(
     # The tallies of other mechanisms do not tell how supports depend on each other, their single reports do.
     single = surveyed or (normal and not reports.mechanism.names_one)
     by_score = [each for each in functionals if single and each.values is not None]
-    found, num_left_out, lacking = {}, 0, [by]
+    found, num_left_out, lacking = {}, 0, [] if by is None else [by]
     if by_score:
         found, num_left_out, lacking, more = survey_estimates(reports, by_score, by, sample, level, normal, population)
         notes += more
@@ -246,9 +253,7 @@ def statements_of(
         others = [each for each in functionals if each not in found]
         found |= {each: estimates_of(reports, each, parts, level, normal=normal, shares=shares) for each in others}
     estimates = [row for each in functionals for row in found[each]]
-    if num_left_out:
-        rows_are = form.number(num_left_out, "row is", "rows are")
-        notes.append(f"{rows_are} left out: column {' or '.join(map(repr, lacking))} has no value there.")
+    notes += rows_left_out(num_left_out, lacking)
     _ = reports.contradicted  # which warns
     return Statements(reports, estimates, level, by, sample if surveyed else None, normal, num_left_out, notes)
 

@@ -42,8 +42,7 @@ class Sample:
     @property
     def columns(self) -> dict[str, Any]:
         """The columns, by their arguments."""
-        of_size = isinstance(self.population_size, str)
-        names = ("weights", "strata", "clusters", "population_size")[: 4 if of_size else 3]
+        names = "weights", "strata", "clusters", *(["population_size"] * isinstance(self.population_size, str))
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property

@@ -91,6 +91,13 @@ def test_frames_and_one_rate_for_all(timings, invoke):
     np.testing.assert_allclose(other.columns["value"], answer.columns["value"])
 
 
+def test_as_many_records_and_classes_as_there_is_memory_for(timings, monkeypatch):
+    monkeypatch.setattr("rrjax.reports.classes.MOST_CELLS", 1_600)  # of 800 records and 2 classes
+    assert read_one().within("time").num_left_out == 1
+    monkeypatch.setattr("rrjax.reports.classes.MOST_CELLS", 1_599)
+    check_refusal("within", lambda: read_one().within("time"))
+
+
 def test_limits_that_are_infinite_are_said_in_words(timings, invoke):
     flags = (*READ, "--parameter", "rate=0.98", "--within", "time", "--quantile", "0.9")
     found = invoke.json("estimate", *flags)
@@ -143,5 +150,5 @@ def test_columns_that_are_no_numbers_are_refused(timings, invoke):
         rrjax.read("few.csv", **own).within("time")
     with refused("data"):
         rrjax.Reports.of_counts([6, 4], Coin(2, 0.4), NAMES).within("time")
-    check_refusal("column", lambda: reports.within("confidence"))
+    check_refusal("within", lambda: reports.within("confidence"))
     check_refusal("level", lambda: reports.within("time", level=95))

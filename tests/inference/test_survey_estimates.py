@@ -90,6 +90,12 @@ def test_who_has_all_the_weight_is_no_crowd():
     np.testing.assert_array_equal(found.upper, 1)
 
 
+@pytest.mark.parametrize(("other", "is_known"), [(1.0, True), (0.99, False)])
+def test_an_effective_size_of_two_has_an_error(other, is_known):
+    found = survey_estimate([0, 1], 1.0, values=[0, 1], weights=[1.0, other])
+    assert bool(np.isfinite(found.standard_error)) is is_known
+
+
 def clusters_of(population, strata, rng):
     """Clusters of one or two people in each of `strata`, their stratum, and the yes of everybody."""
     sizes = rng.integers(1, 3, population)

@@ -113,11 +113,11 @@ def fit_of(reports: Reports) -> Test | str:
 def column_page(
     reports: Reports, level: float, top: int, ordered: bool, asked: Mapping[str, Any], memo: Path | None
 ) -> Page:
-    """The page about reports of one column; `asked` has arguments of `Reports.statements`, or none."""
+    """The page about reports of one column; `asked` has arguments of `statements` or `within`, or none."""
     most = None if asked.keys() & {"mean", "quantile", "group"} else top
     asked_for = []
     if "within" in asked:
-        numbers = reports.within(asked["within"], **{k: v for k, v in asked.items() if k != "within"}, level=level)
+        numbers = reports.within(**asked, level=level)
         caption = f"{quoted(numbers.within)} within each class of {quoted(reports.counted.column)}."
         asked_for = [*shown([*numbers.blocks(), *numbers.notes], caption), explained(numbers.words)]
     elif asked:
