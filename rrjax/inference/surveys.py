@@ -115,7 +115,7 @@ def survey_estimate(
 
     Returns:
         `SurveyEstimate`; means are in the unit of the values, with limits cut to their range. The standard error of a
-        mean is at least that of users who all hold one value, where each report names one category. Computed on the
+        mean is at least the least noise of users with this mean, where each report names one category. Computed on the
         host in double precision; no argument may be traced.
 
     Raises:
@@ -417,10 +417,12 @@ def estimated(
         if not alone:
             equal *= (float(stdtrit(max(used.sum() - 1, 1), tail)) / student) ** 2
         limits = [low + (high - low) * each for each in _binomial_limits(centre, math.floor(max(equal, 1)), tail)]
-        if scores.laws is not None:  # the noise alone, if all users hold one value
+        if scores.laws is not None:
+            # The least noise of users with this mean: all hold it or, where d is below zero, all hold one of the ends.
             d, mean_of_law, spread_of_law = scores.laws
             held = min(max(value, least), most)
-            floor = (1 - d) * (spread_of_law + d * (held - mean_of_law) ** 2) / d**2
+            apart = np.where(d < 0, (held - least) * (most - held), 0)
+            floor = (1 - d) * (spread_of_law + d * ((held - mean_of_law) ** 2 + apart)) / d**2
             error = error if math.isnan(error) else max(error, math.sqrt(max(float(slope**2 @ floor), 0)))
     lower, upper = limits
     some = lower <= upper and lower <= most and upper >= least

@@ -82,6 +82,18 @@ def test_reports_that_are_all_alike_have_the_error_of_their_noise():
     assert float(survey_estimate(bits, unary, values=[1, 0, 0]).upper) == pytest.approx(upper, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("design", "slope"),
+    [(mechanisms.Crosswise(0.25), -0.5), (mechanisms.Warner(0.2), -0.6), (mechanisms.NegativeQuestion(3), -0.5)],
+)
+def test_the_standard_error_of_designs_whose_holders_rarely_name_their_category(design, slope):
+    """P·(1 − P)/d² of P = 40 % named, which the error of the noise alone must not exceed."""
+    answers = np.repeat([0, 1], [40, 60])
+    for weights in (None, np.full(100, 3)):
+        found = survey_estimate(answers, design, values=np.eye(design.num_categories)[0], weights=weights)
+        assert float(found.standard_error) == pytest.approx(math.sqrt(0.4 * 0.6 / 99) / abs(slope), rel=RTOL)
+
+
 def test_who_has_all_the_weight_is_no_crowd():
     reports, weights = np.repeat([0, 1], [31, 20]), np.asarray([1e9] + [1.0] * 50)
     found = survey_estimate(reports, 1.0, values=np.eye(3), weights=weights)
