@@ -307,7 +307,7 @@ class Sampling:
         if sizes is not None:
             each = np.broadcast_to(np.asarray(sizes, np.float64), number)
             population[of_report] = each
-            if (odd := np.flatnonzero(np.isfinite(each) & (each != population[of_report]))).size:
+            if (odd := np.flatnonzero(~np.isclose(each, population[of_report], 0, 0, equal_nan=True))).size:
                 both = f"{each[odd[0]]:g} and {population[of_report[odd[0]]]:g}"
                 problem = f"the population of {stratum(of_report[odd[0]])} has two sizes, {both}: give one"
                 raise ArgumentError(problem, argument="population_size", value=float(each[odd[0]]))

@@ -312,6 +312,7 @@ PAIRS, STRATA = [0, 0, 1, 1], ["a", "a", "b", "b"]
         ("population_size", {"population_size": 3}, "the sample is 3, and the sample has 4 reports"),
         ("population_size", {"population_size": [5, 5, 6, 6]}, "two sizes"),
         ("population_size", {"population_size": np.nan}, "nan"),
+        ("population_size", {"population_size": [9, np.nan, 9, 9]}, "nan"),
         ("population_size", {"population_size": 1, "clusters": PAIRS}, "2 clusters"),
         ("population_size", {"population_size": 9, "epsilon_or_mechanism": None, "values": None}, "noise"),
         ("values", {"epsilon_or_mechanism": None}, "noise"),
