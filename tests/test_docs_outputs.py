@@ -79,7 +79,7 @@ def documented(command):
 
 RUNS = {
     "estimate": [
-        ("estimate", *READ),
+        ("estimate", *READ, "--fakes"),
         ("estimate", "unary.parquet"),
         ("estimate", *READ, "--mean", "--by", "region", "--group", "few=2:3"),
     ],
@@ -203,6 +203,8 @@ def test_tables_have_the_columns_that_the_page_names(files):
 
     (named,) = re.findall(r"for each of the K categories and the columns (.*?)\. With", text, re.DOTALL)
     names = re.findall(r"`(\w+)`", named)
+    assert columns("estimate", *READ, "--fakes") == names
+    names.remove("fakes")
     assert columns("estimate", *READ) == columns("estimate", "unary.parquet") == names
     alone = ["inv" if name == "closest" else name for name in names if name != "likeliest"]
     assert columns("estimate", *READ, "--estimator", "inv") == alone

@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from scipy import special
 
 import rrjax
 from rrjax import io
@@ -517,6 +518,7 @@ def test_regressions_and_subgroups_of_every_mechanism(invoke, name):
         assert other["standard_error"] > 0
         assert other["upper"] - other["lower"] <= one["upper"] - one["lower"]
         width = other["upper"] - other["lower"]
-        assert width == pytest.approx(2 * 1.959964 * other["standard_error"], rel=1e-4)
+        student = -special.stdtrit(other["degrees"], 0.025)
+        assert width == pytest.approx(2 * student * other["standard_error"], rel=1e-4)
     share = np.mean(true < 2)
     assert abs(narrow[0]["value"] - share) < 4.5 * narrow[0]["standard_error"]
