@@ -276,7 +276,7 @@ def _judged(theta, slope, rounding):
     violation = jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta))
     stationarity = jnp.maximum(jnp.maximum(highest - mean, mean - lowest), 0)
     found = Certificate(gap, jnp.full_like(gap, jnp.inf), stationarity, steepest, violation)
-    # On a CPU, XLA's maximum of thousands of numbers may leave out those that are not numbers.
+    # XLA's maximum may drop NaN; see `largest`.
     return jax.tree.map(lambda each: jnp.where(jnp.isnan(mean), mean, each), found)
 
 

@@ -135,7 +135,7 @@ def _accurate_sum_jvp(primals, tangents):
 def largest(x: Float[Array, "*s n"]) -> Float[Array, "*s"]:
     """The maximum along the last axis, NaN if any number is.
 
-    On a CPU, XLA's own drops NaN from 2,048 numbers on, and then may be −∞ (JAX 0.10).
+    On a CPU, XLA's own drops NaN in arrays of some thousand numbers, also in batches of short rows (JAX 0.10).
     """
     return jnp.where(jnp.any(jnp.isnan(x), axis=-1), jnp.nan, jnp.max(x, axis=-1))
 

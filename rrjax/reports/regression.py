@@ -281,9 +281,11 @@ def regression_of(
             result = fit(rows.matrix, *observed, **how)
     except FitError as error:
         raise _told(error, reports.name, rows.columns, labels) from error
-    table, second, misfit = coefficient_table(result, rows.columns, labels, level), None, []
     if two is not None:
         result, table, second, misfit = two.regression(result, rows.columns, others.columns, labels, level)
+    else:
+        given = result.coefficients, result.standard_errors, result.num_clusters
+        table, second, misfit = coefficient_table(*given, rows.columns, labels, level), None, []
     fitness = None
     # The law of the test holds for independent users of equal weight, in ten groups of some size.
     if kind == "observed" and len(values) >= FEWEST_FOR_FIT and not rows.hidden and two is None:
@@ -327,14 +329,13 @@ def _reordered(reports: Reports, reference: str | None) -> list[int]:
     return [place, *(other for other in range(len(labels)) if other != place)]
 
 
-def coefficient_table(result: Any, columns: list[str], labels: list[str], level: float) -> dict[str, np.ndarray]:
-    """The coefficients with Wald's limits and tests, by column of a table."""
+def coefficient_table(
+    coefficients: Any, errors: Any, clusters: int | None, columns: list[str], labels: list[str], level: float
+) -> dict[str, np.ndarray]:
+    """Coefficients `[D, K − 1]` with Wald's limits and tests, by column of a table; the intercept is the first."""
     from rrjax.models.results import critical_value, two_sided_p_values
 
-    estimates, errors = (
-        np.asarray(each, np.float64).T.ravel() for each in (result.coefficients, result.standard_errors)
-    )
-    clusters = result.num_clusters
+    estimates, errors = (np.asarray(each, np.float64).T.ravel() for each in (coefficients, errors))
     width = critical_value(level, clusters) * errors
     terms = ["(intercept)", *columns]
     return {

@@ -7,7 +7,6 @@ import dataclasses
 import math
 import os
 from functools import cached_property
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -132,13 +131,13 @@ class TwoSampleReports(Kind):
         if labels[0] != str(self.labels[self.yes]):  # coefficients of the model are log-odds of a no
             flipped = {name: -getattr(result, name) for name in ("standard_coefficients", "naive")}
             result, limits[:size] = dataclasses.replace(result, **flipped), -limits[:size, ::-1]
-        table = coefficient_table(result, columns, labels, level)
+        clusters = result.num_clusters
+        table = coefficient_table(result.coefficients, result.standard_errors, clusters, columns, labels, level)
         share, error = float(result.nuisance), float(result.nuisance_error)
         lower, upper = map(float, normal_interval(np.asarray(share), np.asarray(error), level))
         if others:
-            own = result.nuisance_coefficients[:, None], result.nuisance_standard_errors[:, None], result.num_clusters
-            own = SimpleNamespace(coefficients=own[0], standard_errors=own[1], num_clusters=own[2])
-            added = coefficient_table(own, others, ["", called], level)
+            own = result.nuisance_coefficients, result.nuisance_standard_errors
+            added = coefficient_table(*own, clusters, others, ["", called], level)
             table = {name: np.concatenate([each, added[name]]) for name, each in table.items()}
         elif has_profile:
             lower, upper = map(float, jax.nn.sigmoid(limits[-1]))

@@ -89,9 +89,13 @@ def test_nan_in_nan_out(name):
     function, _ = METRICS[name]
     assert np.isnan(function([np.nan, 0.5], [0.5, 0.5]))
     assert np.isnan(function([0.5, 0.5], [0.5, np.nan]))
-    # XLA's maximum of so many numbers drops those that are none.
+    # XLA's maximum of so many numbers drops those that are none, in batches of short rows, too.
     many = np.full(10_000, 1e-4, FLOAT)
     assert np.isnan(function(np.append(many[:-1], np.nan).astype(FLOAT), many))
+    rows = np.full((3_000, 50), 0.02, FLOAT)
+    odd = rows.copy()
+    odd[1_000, 3] = np.nan
+    assert np.flatnonzero(np.isnan(jax.vmap(function)(odd, rows))).tolist() == [1_000]
 
 
 @every_metric
