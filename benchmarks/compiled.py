@@ -19,7 +19,6 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,19 +29,13 @@ os.environ["JAX_PLATFORMS"] = "cuda,cpu"
 
 import jax
 import report
+from closed_forms import BANDWIDTH, KEPT, QUICK, SIZES, cases
 from jax._src import xla_bridge
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 from report import Table, shape
 
-import rrjax
-
 HERE = Path(__file__).parent
-KEPT = HERE / "results" / "h100-compiled-cpu.json"
-BANDWIDTH = 3.35e12
-"""Bytes a second."""
-SIZES = [(100_000, 10_000), (16_000, 10_000), (1000, 10_000), (16_000, 4096), (100_000, 1000), (200_000, 50)]
-QUICK = [(1000, 50)]
 SLACK = 1.01
 """Bytes may grow by this factor: other versions of XLA add some small arrays."""
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "u64": 8, "f64": 8}
@@ -140,25 +133,6 @@ def cost_of(found: dict[str, list[tuple[str, str, str, str]]], name: str) -> Cos
     return total
 
 
-def squared_error(counts: jax.Array, epsilon: jax.Array, truth: jax.Array) -> jax.Array:
-    return rrjax.metrics.squared_error(rrjax.mle_star(counts, epsilon), truth)
-
-
-def cases(size: tuple[int, int]) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...], float]]:
-    """Name, function and arguments, and the bytes that must move: each argument once, and each result."""
-    whole, part, epsilon = (
-        jax.ShapeDtypeStruct(*given) for given in ((size, "int32"), (size, "float32"), ((), "float32"))
-    )
-    array = 4.0 * math.prod(size)
-    for name in ("mle_star", "inv_p", "inv_n", "inv"):
-        yield name, jax.vmap(getattr(rrjax, name), (0, None)), (whole, epsilon), 2 * array
-        yield f"{name}, weights", jax.vmap(getattr(rrjax, name), (0, None)), (part, epsilon), 2 * array
-    yield "squared error of mle_star", jax.vmap(squared_error, (0, None, 0)), (whole, epsilon, part), 2 * array
-    for name in ("nll", "score", "certificate"):
-        least = 3 * array if name == "score" else 2 * array
-        yield name, jax.vmap(getattr(rrjax, name), (0, 0, None)), (part, whole, epsilon), least
-
-
 def measure(sizes: list[tuple[int, int]]) -> list[dict[str, Any]]:
     card, rows = device(), []
     for size in sizes:
@@ -189,7 +163,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
     note = (
         "Integers unless weights are named, one epsilon for all rows. The least: each argument read once, each result "
         "written once. A further turn: of a loop that nearly always has none, for integers. Compiled, not run: what a "
-        "card takes stands in estimators-gpu."
+        "card takes stands in closed-forms-gpu."
     )
     return Table("By the compiler", header, lines, note)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What to measure on a machine with a GPU, in at most four minutes: needs JAX, NumPy and what `rrjax.study` needs, no
+# What to measure on a machine with a GPU, in about five minutes: needs JAX, NumPy and what `rrjax.study` needs, no
 # installation of rrjax, no network, no DuckDB. Each part writes its table to benchmarks/results as it ends.
 #
 #   benchmarks/gpu.sh                     the most important first; all but shrinkage, which compiles for minutes
@@ -12,9 +12,10 @@ cd "$(dirname "$0")/.."
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 python=${PYTHON:-python3}
 
-declare -A seconds=([agreement]=75 [estimators]=45 [samplers]=50 [grid]=40 [em]=30 [shrinkage]=150)
+declare -A seconds=([agreement]=120 [closed]=75 [estimators]=80 [samplers]=50 [grid]=40 [em]=30 [shrinkage]=150)
 declare -A commands=(
   [agreement]="agreement.py"
+  [closed]="closed_forms.py"
   [estimators]="estimators.py --device-only --rounds 7"
   [samplers]="study.py --parts samplers"
   [grid]="study.py --parts grid --rounds 1 --paper-seconds 1 --stride 29"
@@ -28,13 +29,13 @@ while [ $# -gt 0 ]; do
     --quick) passed+=("$1"); for part in "${!seconds[@]}"; do seconds[$part]=300; done ;;
     --out) [ $# -gt 1 ] || { echo "--out needs a folder" >&2; exit 2; }; passed+=("$1" "$2"); shift ;;
     *)
-      [ -n "${commands[$1]:-}" ] || { echo "there is no part '$1'; parts: agreement estimators samplers grid em shrinkage" >&2; exit 2; }
+      [ -n "${commands[$1]:-}" ] || { echo "there is no part '$1'; parts: agreement closed estimators samplers grid em shrinkage" >&2; exit 2; }
       parts+=("$1")
       ;;
   esac
   shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=(agreement estimators samplers grid em)
+[ ${#parts[@]} -gt 0 ] || parts=(agreement closed estimators samplers grid em)
 
 failed=()
 for part in "${parts[@]}"; do

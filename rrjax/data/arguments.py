@@ -284,9 +284,10 @@ def _scaled(weights):
     No estimate depends on the scale, so derivatives omit it.
     """
     most = lax.stop_gradient(jnp.max(weights))
-    exponent = with_sharding_of(jnp.frexp(most)[1], most)
-    half = exponent // 2  # in two steps, since 2^−exponent itself may not be a float
-    return weights * jnp.ldexp(jnp.ones_like(weights[0]), -half) * jnp.ldexp(jnp.ones_like(weights[0]), half - exponent)
+    # One product: XLA's GPU backend would write the weights if there were two numbers to multiply by.
+    most_negative = jnp.finfo(weights.dtype).minexp
+    exponent = with_sharding_of(jnp.clip(jnp.frexp(most)[1], most_negative, -most_negative), most)
+    return weights * jnp.ldexp(jnp.ones_like(weights[0]), -exponent)
 
 
 def unscaled(given: Any, counts: Shaped[Array, " K"]) -> Shaped[Array, " K"]:
@@ -350,7 +351,7 @@ class CountSummary(NamedTuple):
 
 def _sums_and_union(a, b):
     """Of `count_summary`; a function made at each call would be compiled at each call."""
-    return *(x + y for x, y in zip(a[:4], b[:4], strict=True)), a[4] | b[4]
+    return *(x + y for x, y in zip(a[:-1], b[:-1], strict=True)), a[-1] | b[-1]
 
 
 def count_summary(counts: Shaped[Array, " K"]) -> CountSummary:
@@ -365,20 +366,17 @@ def count_summary(counts: Shaped[Array, " K"]) -> CountSummary:
             "enable 64-bit mode (JAX_ENABLE_X64=1)",
             argument="counts",
         )
-    # A wrapped total differs from the sums of the counts' high parts. For any total, one of the three sums does not
-    # wrap and is too large, because the low parts of so few categories cannot compensate a wrap. One OR shows whether
-    # any count is negative, and the largest one to within a factor of two.
-    zero = jnp.zeros((), counts.dtype)
-    total, *high, union = lax.reduce(
-        (counts, counts >> 8, counts >> 16, counts >> 24, counts),
-        (zero,) * 5,
-        _sums_and_union,
-        (0,),
-    )
+    # A wrapped total differs from the sums of the counts' high parts. For any total, one of these sums does not wrap
+    # and is too large, because the low parts of so few categories cannot compensate a wrap; that of the upper halves
+    # never wraps where the number of categories fits into a lower half. One OR shows whether any count is negative, and
+    # the largest one to within a factor of two.
+    shifts = (bits // 2,) if counts.shape[0] < 2 ** (bits // 2) else (8, 16, 24)
+    terms = (counts, *(counts >> shift for shift in shifts), counts)
+    total, *high, union = lax.reduce(terms, (jnp.zeros((), counts.dtype),) * len(terms), _sums_and_union, (0,))
     largest = jnp.iinfo(counts.dtype).max
-    lag = (total >> 8) - high[0]
+    lag = (total >> shifts[0]) - high[0]
     valid = (union >= 0) & (total >= 0) & (lag >= 0) & (lag <= counts.shape[0])
-    for part, shift in zip(high, (8, 16, 24), strict=True):
+    for part, shift in zip(high, shifts, strict=True):
         valid = valid & (part >= 0) & (part <= largest >> shift)
     bound = counts.dtype.type(1) << (bits - 1 - lax.clz(jnp.maximum(union, 1)))
     return CountSummary(total, bound, valid)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.data.arguments import as_counts, as_distribution, as_scalar, count_summary
@@ -28,7 +29,7 @@ from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import by_platform, with_sharding_of
-from rrjax.numerics.sums import accurate_sum, expm1_epsilon
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon, two_sum
 
 
 @exportable
@@ -152,20 +153,32 @@ def _checked(theta, counts, epsilon):
 @jax.jit
 def shares(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> tuple[Float[Array, " K"], Bool[Array, ""]]:
     """The shares φ = c/N in the dtype of epsilon, and whether counts and epsilon are usable."""
+    weights, total, usable = _weighed(counts, epsilon)
+    return weights / total, usable
+
+
+def _weighed(counts, epsilon):
+    """The counts and their sum in the dtype of epsilon, and whether counts and epsilon are usable."""
     weights, seen = counts.astype(epsilon.dtype), count_summary(counts)
     # `as_counts_and_epsilon` sums integers exactly.
     exact = jnp.issubdtype(counts.dtype, jnp.integer)
     total = seen.total.astype(epsilon.dtype) if exact else accurate_sum(weights)
-    return weights / jnp.where(total > 0, total, 1), seen.usable & (epsilon > 0)
+    return weights, jnp.where(total > 0, total, 1), seen.usable & (epsilon > 0)
 
 
 @program
 def _nll(theta, counts, epsilon):
-    phi, usable = shares(counts, epsilon)
-    terms = terms_of_nll(theta, phi, epsilon)
-    total = by_platform(terms, cpu=_sum_of_separate, elsewhere=accurate_sum)
-    loss = jnp.log1p((counts.shape[0] - 1) * jnp.exp(-epsilon)) - total
-    return jnp.where(usable, loss, jnp.nan)
+    weights, total, usable = _weighed(counts, epsilon)
+
+    def of_shares():
+        return _sum_of_separate(terms_of_nll(theta, weights / total, epsilon))
+
+    def of_counts():
+        # Divided last, so that the sum need not be known before.
+        return accurate_sum(terms_of_nll(theta, weights, epsilon)) / total
+
+    mean = by_platform(cpu=of_shares, elsewhere=of_counts)
+    return jnp.where(usable, jnp.log1p((counts.shape[0] - 1) * jnp.exp(-epsilon)) - mean, jnp.nan)
 
 
 def _sum_of_separate(terms):
@@ -208,11 +221,14 @@ def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Floa
     """The slopes d·φ_i/μ_i, or all NaN for unusable counts or epsilon."""
     phi, usable = shares(counts, epsilon)
     e1 = expm1_epsilon(epsilon)
+    return jnp.where(usable, _slopes(theta, phi, e1, e1), jnp.nan)
+
+
+def _slopes(theta, phi, e1, factor):
     # A category without reports has no slope, for any probability.
     reported = phi > 0
     ratio = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; NaN for a report of negative probability
-    slope = jnp.where(reported, phi * e1 / ratio, 0)
-    return jnp.where(usable & (ratio >= 0), slope, jnp.nan)
+    return jnp.where(ratio >= 0, jnp.where(reported, phi * factor / ratio, 0), jnp.nan)
 
 
 @jax.jit
@@ -237,47 +253,112 @@ def rounding_of_score(
     return 16 * jnp.finfo(theta.dtype).eps * jnp.max(slopes(theta, counts, epsilon))
 
 
+class Read(NamedTuple):
+    """What a certificate reads of θ, of slopes that may lack a factor, and of the mass lost by negative entries."""
+
+    mean: Float[Array, ""]
+    """Σ θ·slope."""
+    total: Float[Array, ""]
+    """Σ θ."""
+    lost: Float[Array, ""]
+    steepest: Float[Array, ""]
+    highest: Float[Array, ""]
+    """Of the support, and its lowest."""
+    lowest: Float[Array, ""]
+    least: Float[Array, ""]
+    """The least θ."""
+
+    def times(self, factor: Float[Array, ""]) -> Read:
+        """With slopes times a positive factor."""
+        slopes = {name: getattr(self, name) * factor for name in ("mean", "steepest", "highest", "lowest")}
+        return self._replace(**slopes)
+
+
+def _apart(theta, slope, lost):
+    supported = theta > 0
+    extremes = jnp.max(jnp.where(supported, slope, -jnp.inf)), jnp.min(jnp.where(supported, slope, jnp.inf))
+    sums = accurate_sum(theta * slope), accurate_sum(theta), jnp.sum(lost)
+    return Read(*sums, jnp.max(slope), *extremes, jnp.min(theta))
+
+
+@jax.custom_jvp
+def _at_once(theta, slope, lost):
+    """The same in one reduction: a GPU reads the arguments once, and computes what they are made of on the way."""
+    # No `where`: with three of them XLA's GPU backend writes the slopes, and reads them again.
+    cap = (jnp.sign(theta) - 0.5) * jnp.inf  # infinite on the support, −∞ elsewhere
+    zeros = jnp.zeros_like(theta)
+    sums = theta * slope, zeros, theta, zeros, lost
+    most = slope, jnp.minimum(slope, cap), jnp.minimum(-slope, cap), -theta
+    zero, bottom = jnp.zeros((), theta.dtype), jnp.asarray(-jnp.inf, theta.dtype)
+    initial = (zero,) * len(sums) + (bottom,) * len(most)
+    mean, missed, total, left, lost, steepest, highest, lowest, least = lax.reduce(
+        (*sums, *most), initial, _sums_and_extremes, (0,)
+    )
+    return Read(mean + missed, total + left, lost, steepest, highest, -lowest, -least)
+
+
+def _sums_and_extremes(a, b):
+    most = (jnp.maximum(x, y) for x, y in zip(a[5:], b[5:], strict=True))
+    return *two_sum(a[:2], b[:2]), *two_sum(a[2:4], b[2:4]), a[4] + b[4], *most
+
+
+@_at_once.defjvp
+def _at_once_jvp(primals, tangents):
+    return jax.jvp(_apart, primals, tangents)
+
+
 @program
 def _certificate(theta, counts, epsilon):
-    rounding = rounding_of_score(theta, counts, epsilon)
-    found = _judged(theta, slopes(theta, counts, epsilon), rounding)
+    e1 = expm1_epsilon(epsilon)
+    weights, total, usable = _weighed(counts, epsilon)
+    lost = _lost(theta, e1)
+
+    def of_shares():
+        return _apart(theta, slopes(theta, counts, epsilon), lost)
+
+    def of_counts():
+        # Divided last, so that the sum need not be known before. A count times e1 may be beyond the largest float.
+        whole = jnp.issubdtype(counts.dtype, jnp.integer)
+        scale = jnp.where(whole & (e1 > 1), 2.0 ** (1 - jnp.finfo(theta.dtype).bits), 1).astype(theta.dtype)
+        return _at_once(theta, _slopes(theta, weights, e1, e1 * scale), lost).times(1 / (total * scale))
+
+    read = by_platform(cpu=of_shares, elsewhere=of_counts)
+    found = _judged(read, 16 * jnp.finfo(theta.dtype).eps * read.steepest)
     on_simplex = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
-    distance = jnp.where(on_simplex, _distance(theta, found.gap, epsilon), found.l1_bound)
-    return found._replace(l1_bound=distance)
+    distance = jnp.where(on_simplex, _distance(read, found.gap, e1, theta.shape[0]), found.l1_bound)
+    return jax.tree.map(lambda each: jnp.where(usable, each, jnp.nan), found._replace(l1_bound=distance))
 
 
-def _distance(theta, gap, epsilon):
+def _lost(theta, e1):
+    """Σ of these, q·x/(1 − x) with x = n·(e^ε − 1) for negative entries −n, is what they add to the distance."""
+    x = e1 * jnp.maximum(-theta, 0)
+    return x / ((theta.shape[0] + e1) * jnp.maximum(1 - x, 0))
+
+
+def _distance(read, gap, e1, num_categories):
     """An upper bound of ‖θ − θ*‖₁ for θ next to the simplex.
 
     For a sum 1 + s and negative entries −n_j, it is sqrt(2·(gap + d·|s| + Σ q·x_j/(1 − x_j)))/d + |s| with
     x_j = n_j·(e^ε − 1), in place of sqrt(2·gap)/d.
     """
-    eps = jnp.finfo(theta.dtype).eps
-    e1, num_categories = expm1_epsilon(epsilon), theta.shape[0]
+    eps = jnp.finfo(gap.dtype).eps
     reach = 1 + num_categories / e1  # 1/d
-    excess = jnp.abs(accurate_sum(theta) - 1) + 2 * eps  # the rounding of the sum
-    negative = theta < 0
-    x = jnp.where(negative, e1 * jnp.where(negative, -theta, 1), 0)
-    possible = x < 1
-    lost = jnp.where(possible, x / (num_categories + e1) / jnp.where(possible, 1 - x, 1), jnp.inf)
-    inside = gap + excess / reach + jnp.sum(lost)
+    excess = jnp.abs(read.total - 1) + 2 * eps  # the rounding of the sum
+    inside = gap + excess / reach + read.lost
     return (jnp.sqrt(2 * inside) * reach + excess) * (1 + 16 * eps)
 
 
-def _judged(theta, slope, rounding):
-    """The certificate of θ with these slopes, without `l1_bound`."""
-    mean, supported = accurate_sum(theta * slope), theta > 0
+def _judged(read, rounding):
+    """The certificate of what was read, without `l1_bound`."""
     # Extremes of the score slope − mean, because rounding keeps an order. The score would be written and read.
-    steepest = jnp.maximum(jnp.max(slope) - mean, 0)
-    highest = jnp.max(jnp.where(supported, slope, -jnp.inf))
-    lowest = jnp.min(jnp.where(supported, slope, jnp.inf))
+    steepest = jnp.maximum(read.steepest - read.mean, 0)
     # Rounded up, because a logarithm that XLA vectorizes is off by up to a hundred units in the last place.
-    gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(theta.dtype).eps)
-    violation = jnp.maximum(jnp.abs(accurate_sum(theta) - 1), jnp.max(-theta))
-    stationarity = jnp.maximum(jnp.maximum(highest - mean, mean - lowest), 0)
+    gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(rounding.dtype).eps)
+    violation = jnp.maximum(jnp.abs(read.total - 1), -read.least)
+    stationarity = jnp.maximum(jnp.maximum(read.highest - read.mean, read.mean - read.lowest), 0)
     found = Certificate(gap, jnp.full_like(gap, jnp.inf), stationarity, steepest, violation)
     # XLA's maximum may drop NaN; see `largest`.
-    return jax.tree.map(lambda each: jnp.where(jnp.isnan(mean), mean, each), found)
+    return jax.tree.map(lambda each: jnp.where(jnp.isnan(read.mean), read.mean, each), found)
 
 
 @program
@@ -298,7 +379,7 @@ def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
 
 def certificate_of_slopes(theta: Float[Array, " K"], slope: Float[Array, " K"]) -> Certificate:
     """The certificate of θ, from the slopes of a mixture at θ."""
-    return _judged(theta, slope, rounding_of_slopes(slope))
+    return _judged(_apart(theta, slope, jnp.zeros_like(theta)), rounding_of_slopes(slope))
 
 
 def rounding_of_slopes(slope: Float[Array, " K"]) -> Float[Array, ""]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt
 
-from rrjax.numerics.sharding import spread_over_devices, with_sharding_of
+from rrjax.numerics.sharding import by_platform, spread_over_devices, with_sharding_of
 
 
 @jax.custom_jvp
@@ -101,8 +101,8 @@ def filled_up(x: Shaped[Array, "n ..."], run: int) -> Shaped[Array, "m ..."]:
 def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     """The sum of a vector, to about one unit in the last place of the sum of magnitudes, at any length.
 
-    Four terms at a time are added plainly, which costs a unit at most. The reduction of these sums also sums the
-    rounding errors of the additions, in any order of the backend, and adds them in the end. Plain `jnp.sum` of 10,000
+    A reduction also sums the rounding errors of its additions, in any order of the backend, and adds them in the end;
+    on a CPU four terms at a time are added plainly before, which costs a unit at most. Plain `jnp.sum` of 10,000
     float32 on a CPU can lose four digits.
     """
     if not isinstance(x.shape[0], int):  # a symbol of `jax.export`
@@ -110,17 +110,26 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
         rows = rows.reshape(rows.shape[0] // ROW, ROW)
         total, error = _compensated(*_compensated(rows, jnp.zeros_like(rows)))
         return jnp.where(jnp.isfinite(error), total + error, total)
+    return by_platform(x, cpu=_sum_of_quarters, elsewhere=_sum_at_once)
+
+
+def _sum_at_once(x):
+    """In the shape of x, so that a GPU computes its terms and other sums of them in the same pass."""
+    total, error = _compensated(x, jnp.zeros_like(x))
+    # Among infinite terms the errors are inf − inf.
+    return jnp.where(jnp.isfinite(error), total + error, total)
+
+
+def _sum_of_quarters(x):
     x = x if x.shape[0] < FEW else _quarters(x)
     if x.shape[0] <= 16 * ROW:
-        total, error = _compensated(x, jnp.zeros_like(x))
-    else:
-        # The errors are added plainly, so their runs must be short: many small terms and a large one give errors of one
-        # sign. Rows and remainder are slices, because a padded copy is slow on a CPU.
-        rows = x.shape[0] // ROW
-        whole, remainder = x[: rows * ROW].reshape(rows, ROW), x[rows * ROW :]
-        total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
-        total, error = two_sum((total, error), _compensated(remainder, jnp.zeros_like(remainder)))
-    # Among infinite terms the errors are inf − inf.
+        return _sum_at_once(x)
+    # The errors are added plainly, so their runs must be short: many small terms and a large one give errors of one
+    # sign. Rows and remainder are slices, because a padded copy is slow on a CPU.
+    rows = x.shape[0] // ROW
+    whole, remainder = x[: rows * ROW].reshape(rows, ROW), x[rows * ROW :]
+    total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
+    total, error = two_sum((total, error), _compensated(remainder, jnp.zeros_like(remainder)))
     return jnp.where(jnp.isfinite(error), total + error, total)
 
 

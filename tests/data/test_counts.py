@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import INT
+from cases import INT, X64
 from refusals import refused
 
 import rrjax
-from rrjax.data.arguments import is_distribution
+from rrjax.data.arguments import count_summary, is_distribution
 
 
 def test_counts_are_those_of_numpy():
@@ -131,3 +131,19 @@ def test_reports_that_numpy_cannot_read_go_through_dlpack():
     assert rrjax.count(OnAnAccelerator(np.array([0, 1, 1, 2], np.int32)), 3).tolist() == [1, 2, 1]
     with refused("reports"):
         rrjax.count(OnAnAccelerator(np.array([0, 3], np.int32)), 3)
+
+
+@pytest.mark.parametrize("num_categories", [2**16 - 1, 2**16])  # one sum of high parts below, three from here on
+@pytest.mark.skipif(X64, reason="a total of so few categories beyond 2⁶³ − 1 needs counts that are no machine words")
+def test_a_total_that_wraps_is_seen_at_any_number_of_categories(num_categories):
+    summary = jax.jit(count_summary)
+    rng = np.random.default_rng(num_categories)
+    fits = np.zeros(num_categories, np.int64)
+    fits[:3] = 2**31 - 1 - 5, 2, 3
+    totals, law = (2**31, 2**32 - 1, 2**32, 2**32 + 5, 2**33 + 1, 2**36), np.full(num_categories, 1 / num_categories)
+    wraps = [fits + (np.arange(num_categories) == 7), *(np.full(num_categories, each) for each in (2**31 - 1, 2**16))]
+    wraps.extend(rng.multinomial(total, law) for total in totals)
+    for counts, usable in [(fits, True), *((each, False) for each in wraps)]:
+        assert bool(summary(jnp.asarray(counts.astype(np.int32))).usable) is usable
+    negative = np.where(np.arange(num_categories) == 5, -1, 1)
+    assert not summary(jnp.asarray(negative.astype(np.int32))).usable

@@ -3,17 +3,32 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import FLOAT, INT, ULP, X64, collect, true_odds
+from cases import FLOAT, INT, ULP, X64, collect, elsewhere, true_odds
 from jax.test_util import check_grads
 from reference import big_mle
 from refusals import refused
 
 import rrjax
+from rrjax.estimators import likelihood
 
 LD = np.longdouble
 K = 7
+
+
+def accelerated(function):
+    """As a GPU computes it: in one pass over counts and distribution, divided by their number in the end."""
+    forced = jax.jit(elsewhere(lambda *given: function.__wrapped__(*likelihood._checked(*given))))
+    return lambda *given: forced(*map(jnp.asarray, given))
+
+
+WAYS = {
+    "cpu": (rrjax.nll, rrjax.certificate),
+    "accelerator": (accelerated(likelihood._nll), accelerated(likelihood._certificate)),
+}
+every_way = pytest.mark.parametrize(("nll", "certificate"), WAYS.values(), ids=WAYS)
 
 
 def exact_nll(theta, counts, epsilon):
@@ -45,9 +60,10 @@ def dirichlet(seed, num_categories, concentration=1.0):
     return theta.astype(FLOAT)
 
 
+@every_way
 @pytest.mark.parametrize("epsilon", [1e-30, 1e-8, 0.5, 4.0, 30.0])
 @pytest.mark.parametrize("num_categories", [K, 10_000])
-def test_nll_is_accurate_at_any_number_of_categories(num_categories, epsilon):
+def test_nll_is_accurate_at_any_number_of_categories(nll, certificate, num_categories, epsilon):
     # A plain float32 sum was off by 1.8e-4 at K = 10,000: more than what separates two estimators.
     for seed in range(3):
         counts = collect(seed, num_categories, 1_000_000, epsilon)
@@ -55,7 +71,7 @@ def test_nll_is_accurate_at_any_number_of_categories(num_categories, epsilon):
             exact = exact_nll(theta, counts, epsilon)
             # log q and the mean gain are each as large as this, and rounded a few times.
             size = max(1, math.log(num_categories) + epsilon)
-            assert abs(float(rrjax.nll(theta, counts, epsilon)) - exact) <= 4 * ULP * size
+            assert abs(float(nll(theta, counts, epsilon)) - exact) <= 4 * ULP * size
 
 
 @pytest.mark.parametrize(
@@ -175,57 +191,61 @@ def candidates(counts, epsilon):
         yield f"near {seed}", (near / near.sum()).astype(FLOAT)
 
 
+@every_way
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 6.0, 30.0])
 @pytest.mark.parametrize("num_categories", [K, 1000])
-def test_the_gap_bounds_what_is_missing(num_categories, epsilon):
+def test_the_gap_bounds_what_is_missing(nll, certificate, num_categories, epsilon):
     counts = collect(2, num_categories, 100_000, epsilon)
     _, best = big_mle(counts, true_odds(epsilon))
     for name, theta in candidates(counts, epsilon):
-        certificate = rrjax.certificate(theta, counts, epsilon)
+        found = certificate(theta, counts, epsilon)
         missing = exact_missing(theta, best, counts, epsilon)
         assert missing >= -2 * ULP, name  # a sum that rounds to above one gains as much
-        assert float(certificate.gap) >= missing, name
-        assert float(certificate.l1_bound) >= np.abs(np.asarray(theta) - best).sum(), name
+        assert float(found.gap) >= missing, name
+        assert float(found.l1_bound) >= np.abs(np.asarray(theta) - best).sum(), name
         # Not a bound by being loose: at the maximum it is rounding alone.
         if name == "maximum":
             allowance = 24 * ULP * float(exact_score(theta, counts, epsilon)[1])
-            assert certificate.gap <= allowance
-            assert certificate.stationarity <= allowance
-            assert certificate.dual_infeasibility <= allowance
-            assert certificate.simplex_violation <= 4 * ULP
+            assert found.gap <= allowance
+            assert found.stationarity <= allowance
+            assert found.dual_infeasibility <= allowance
+            assert found.simplex_violation <= 4 * ULP
         elif epsilon < 10 and not name.startswith("near"):
-            assert certificate.gap <= math.log1p(1 + num_categories * math.expm1(epsilon))
+            assert found.gap <= math.log1p(1 + num_categories * math.expm1(epsilon))
 
 
+@every_way
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 6.0])
-def test_the_distance_is_bounded_next_to_the_simplex(epsilon):
+def test_the_distance_is_bounded_next_to_the_simplex(nll, certificate, epsilon):
     counts = collect(2, K, 1_000, epsilon)
     _, best = big_mle(counts, true_odds(epsilon))
     d = math.expm1(epsilon) / (math.expm1(epsilon) + K)
     small = FLOAT.type(math.sqrt(ULP) / 30)
     for name, theta in candidates(counts, epsilon):
-        on = rrjax.certificate(theta, counts, epsilon)
+        on = certificate(theta, counts, epsilon)
         # What Pinsker's inequality says, and little for rounding: beside the least gap there is, of 16 ULP.
         assert float(on.l1_bound) <= 1.2 * math.sqrt(2 * float(on.gap)) / d, name
         below, least = theta.copy(), np.argmin(best)
         below[[least, (least + 1) % K]] += np.array([-1, 1], FLOAT) * (theta[least] + small)
         for off in (theta * (1 + small), theta * (1 - small), below):
-            bound = float(rrjax.certificate(off, counts, epsilon).l1_bound)
+            bound = float(certificate(off, counts, epsilon).l1_bound)
             assert np.abs(off - best).sum() <= bound < math.inf, name
 
 
-def test_nothing_bounds_the_distance_of_what_is_no_distribution():
+@every_way
+def test_nothing_bounds_the_distance_of_what_is_no_distribution(nll, certificate):
     counts = np.array([60, 20, 20, 0])
-    assert math.isinf(rrjax.certificate([0.6, 0.2, 0.1, 0.0], counts, 1.0).l1_bound)
+    assert math.isinf(certificate([0.6, 0.2, 0.1, 0.0], counts, 1.0).l1_bound)
     small = math.sqrt(ULP) / 30
-    assert math.isfinite(rrjax.certificate([0.6, 0.2, 0.2, -small], counts, 1.0).l1_bound)
+    assert math.isfinite(certificate([0.6, 0.2, 0.2, -small], counts, 1.0).l1_bound)
     # With shares that make the probability of a report negative there is no divergence.
-    assert math.isinf(rrjax.certificate([0.6, 0.2, 0.2, -small], counts, 50.0).l1_bound)
-    assert math.isinf(rrjax.certificate([0.6, 0.2, 0.2, -small], counts, math.inf).l1_bound)
+    assert math.isinf(certificate([0.6, 0.2, 0.2, -small], counts, 50.0).l1_bound)
+    assert math.isinf(certificate([0.6, 0.2, 0.2, -small], counts, math.inf).l1_bound)
 
 
+@every_way
 @pytest.mark.parametrize("num_categories", [2, 5, 20])
-def test_the_gap_is_rounded_up(num_categories):
+def test_the_gap_is_rounded_up(nll, certificate, num_categories):
     # At large ε it is tens of nats, of which a unit in the last place is more than the rounding of the score.
     rng, number = np.random.default_rng(5), 3000
     theta = rng.dirichlet(np.full(num_categories, 0.3), size=number).astype(FLOAT)
@@ -233,42 +253,59 @@ def test_the_gap_is_rounded_up(num_categories):
     counts = rng.integers(0, 1000, size=theta.shape).astype(INT)
     counts[:, 0] += 1
     epsilon = rng.uniform(1, 88, size=number).astype(FLOAT)
-    found = jax.jit(jax.vmap(lambda t, c, e: rrjax.certificate(t, c, e).gap))(theta, counts, epsilon)
+    found = jax.jit(jax.vmap(lambda t, c, e: certificate(t, c, e).gap))(theta, counts, epsilon)
     scores = [exact_score(*problem)[0].max() for problem in zip(theta, counts, epsilon, strict=True)]
     assert (np.asarray(found).astype(LD) >= np.log1p(np.maximum(np.array(scores), 0))).all()
 
 
-def test_the_parts_of_the_certificate_say_what_is_wrong():
+@every_way
+def test_the_parts_of_the_certificate_say_what_is_wrong(nll, certificate):
     counts = np.array([60, 20, 10, 10])
-    too_much = rrjax.certificate([0.8, 0.4, 0.0, -0.1], counts, 1.0)
+    too_much = certificate([0.8, 0.4, 0.0, -0.1], counts, 1.0)
     assert too_much.simplex_violation == pytest.approx(0.1, abs=4 * ULP)
-    not_one = rrjax.certificate([0.8, 0.5, 0.0, 0.0], counts, 1.0)
+    not_one = certificate([0.8, 0.5, 0.0, 0.0], counts, 1.0)
     assert not_one.simplex_violation == pytest.approx(0.3, abs=4 * ULP)
     # The second category has mass that pulls away from it.
     exact, _ = exact_score(np.array([0.5, 0.5, 0, 0], FLOAT), counts, 1.0)
-    moved = rrjax.certificate([0.5, 0.5, 0.0, 0.0], counts, 1.0)
+    moved = certificate([0.5, 0.5, 0.0, 0.0], counts, 1.0)
     assert moved.stationarity == pytest.approx(float(abs(exact[:2]).max()), rel=1e-5)
     assert moved.dual_infeasibility == pytest.approx(float(exact.max()), rel=1e-5)
 
 
+@every_way
 @pytest.mark.parametrize("epsilon", [1e-30, 1e-8, 800.0, math.inf])
-def test_the_certificate_is_finite_at_extreme_epsilon(epsilon):
+def test_the_certificate_is_finite_at_extreme_epsilon(nll, certificate, epsilon):
     counts = np.array([60, 20, 10, 10, 0])
     theta = rrjax.mle_star(counts, epsilon)
-    certificate = rrjax.certificate(theta, counts, epsilon)
-    assert certificate.gap <= 24 * ULP
-    assert certificate.dual_infeasibility <= 12 * ULP
+    found = certificate(theta, counts, epsilon)
+    assert found.gap <= 24 * ULP
+    assert found.dual_infeasibility <= 12 * ULP
     if epsilon > 1:
-        assert certificate.l1_bound <= math.sqrt(2 * 32 * ULP)
-    assert np.isfinite(rrjax.certificate([0.5, 0.5, 0, 0, 0], counts, epsilon).gap)
+        assert found.l1_bound <= math.sqrt(2 * 32 * ULP)
+    assert np.isfinite(certificate([0.5, 0.5, 0, 0, 0], counts, epsilon).gap)
 
 
+@every_way
 @pytest.mark.parametrize("size", [3, 10_000])  # of more numbers than 4,000, XLA's maximum drops those that are none
-def test_of_what_is_no_number_nothing_is_certified(size):
+def test_of_what_is_no_number_nothing_is_certified(nll, certificate, size):
     uniform, counts = np.full(size, 1 / size, FLOAT), np.arange(size)
     one = np.append(uniform[:-1], np.nan).astype(FLOAT)
     for theta, given in ((one, counts), (one * np.nan, counts)):
-        assert np.isnan(rrjax.nll(theta, given, 1.0))
-        assert all(np.isnan(value) for value in rrjax.certificate(theta, given, 1.0))
+        assert np.isnan(nll(theta, given, 1.0))
+        assert all(np.isnan(value) for value in certificate(theta, given, 1.0))
     unusable = counts - 2 * (counts == 1)
-    assert all(np.isnan(value) for value in rrjax.certificate(uniform, unusable, 1.0))
+    assert all(np.isnan(value) for value in certificate(uniform, unusable, 1.0))
+
+
+def test_derivatives_are_the_same_on_accelerators():
+    counts, theta = np.array([60, 20, 10, 10, 0]), np.array([0.7, 0.2, 0.1, 0, 0], FLOAT)
+    for here, there in zip(*WAYS.values(), strict=True):
+        found, expected = (
+            jax.jacfwd(lambda e, f=f: jax.tree.leaves(f(theta, counts, e)))(FLOAT.type(1.0)) for f in (there, here)
+        )
+        np.testing.assert_allclose(found, expected, rtol=16 * ULP, atol=16 * ULP)
+    found, expected = (
+        jax.hessian(lambda t, f=f: f(t, counts, 1.0))(theta + FLOAT.type(0.01))
+        for f in (WAYS["accelerator"][0], rrjax.nll)
+    )
+    np.testing.assert_allclose(found, expected, rtol=16 * ULP, atol=16 * ULP)
