@@ -221,14 +221,14 @@ def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Floa
     """The slopes d·φ_i/μ_i, or all NaN for unusable counts or epsilon."""
     phi, usable = shares(counts, epsilon)
     e1 = expm1_epsilon(epsilon)
-    return jnp.where(usable, _slopes(theta, phi, e1, e1), jnp.nan)
+    return _slopes(theta, phi, e1, e1, usable)
 
 
-def _slopes(theta, phi, e1, factor):
+def _slopes(theta, phi, e1, factor, usable):
     # A category without reports has no slope, for any probability.
     reported = phi > 0
     ratio = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; NaN for a report of negative probability
-    return jnp.where(ratio >= 0, jnp.where(reported, phi * factor / ratio, 0), jnp.nan)
+    return jnp.where(usable & (ratio >= 0), jnp.where(reported, phi * factor / ratio, 0), jnp.nan)
 
 
 @jax.jit
@@ -320,7 +320,7 @@ def _certificate(theta, counts, epsilon):
         # Divided last, so that the sum need not be known before. A count times e1 may be beyond the largest float.
         whole = jnp.issubdtype(counts.dtype, jnp.integer)
         scale = jnp.where(whole & (e1 > 1), 2.0 ** (1 - jnp.finfo(theta.dtype).bits), 1).astype(theta.dtype)
-        return _at_once(theta, _slopes(theta, weights, e1, e1 * scale), lost).times(1 / (total * scale))
+        return _at_once(theta, _slopes(theta, weights, e1, e1 * scale, True), lost).times(1 / (total * scale))
 
     read = by_platform(cpu=of_shares, elsewhere=of_counts)
     found = _judged(read, 16 * jnp.finfo(theta.dtype).eps * read.steepest)
@@ -331,8 +331,8 @@ def _certificate(theta, counts, epsilon):
 
 def _lost(theta, e1):
     """Σ of these, q·x/(1 − x) with x = n·(e^ε − 1) for negative entries −n, is what they add to the distance."""
-    x = e1 * jnp.maximum(-theta, 0)
-    return x / ((theta.shape[0] + e1) * jnp.maximum(1 - x, 0))
+    x = jnp.where(theta < 0, -e1 * theta, 0)
+    return jnp.where(x < 1, x / ((theta.shape[0] + e1) * (1 - x)), jnp.inf)
 
 
 def _distance(read, gap, e1, num_categories):
