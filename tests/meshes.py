@@ -202,9 +202,7 @@ FUNCTIONS = {
     "fit by l-bfgs": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2, solver="l-bfgs"),
     "fit_in_batches": lambda k, c, t: models.fit_in_batches(k, t, c % 2, EPSILON, num_categories=2, batch_size=4),
     "goodness_of_fit_test of a regression": lambda k, c, t: (
-        models.goodness_of_fit_test(
-            models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON, num_groups=2
-        ).p_value
+        models.goodness_of_fit_test(models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON).p_value
     ),
     "fit_hidden": lambda k, c, t: models.fit_hidden(
         None, [(c // 2 % 2, RandomizedResponse(2, EPSILON))], c % 2, EPSILON, num_categories=2

@@ -359,7 +359,8 @@ class FitError(ArgumentError):
             linearly (`columns`). "users": there are fewer users than coefficients. "weights": a weight is negative or
             not finite (`row`), or too few users carry the weight. "clusters": there are no more clusters than
             coefficients. "unbounded": a coefficient diverges or is hardly determined (`columns` and `category`, if
-            known). "steps": no maximum was found in `max_iters` steps. "groups": the covariates determine the groups.
+            known). "steps": no maximum was found in as many steps as are allowed. "groups": the covariates determine
+            the groups.
         row: Row of the array, from 0.
         columns: Columns of the covariates, from 0; −1 is the intercept.
         category: Category of the coefficient, or None.

@@ -144,8 +144,6 @@ def test_what_is_wrong_is_named():
         fit_outcome(np.ones(50), *given)
     with refused("outcome"):
         fit_outcome(outcome[:40], *given)
-    with refused(number=1):
-        fit_outcome(outcome, *given, max_iters=1)
     with pytest.raises(
         ValueError, match=r"no maximum was found in \d+ steps \(.*\)\. The reports may say next to nothing"
     ):
