@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.data.arguments import as_probability, check_key, count_summary, float_dtype
 from rrjax.data.categories import as_integer
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.solvers import without_derivative
 
 NO_DERIVATIVES = "a simulated test has no derivatives, because its p-value counts draws: take differences of two tests"
@@ -23,8 +22,7 @@ EPSILONS_OF_A_TIE = 64
 """Machine epsilons by which a simulated statistic may be smaller and count as equal: the two round differently."""
 
 
-@register(data_fields=["statistic", "p_value", "standard_error"], meta_fields=["method"])
-@dataclasses.dataclass(frozen=True)
+@pytree("method")
 class HypothesisTest:
     """The result of a test. A pytree; `method` is static.
 

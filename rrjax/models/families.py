@@ -34,7 +34,7 @@ from rrjax.estimators.em import reports_of
 from rrjax.inference.distribution_tests import ratio
 from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, simulable
 from rrjax.models.results import require
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.solvers import ascend, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum, log_sum
 
@@ -43,10 +43,7 @@ _TEST_TOLERANCE = 1e-3
 float32 cannot always resolve a smaller gap, and no fit would converge."""
 
 
-@register(
-    data_fields=["parameters", "covariance", "log_likelihood", "shares", "gap", "num_iters", "converged", "num_users"]
-)
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class FamilyFit:
     """A fit by `fit_family`. A pytree; under `vmap` every leaf has the batch in front.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Literal, TypeAlias, get_args
 
 import jax
@@ -19,7 +18,7 @@ from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clusters
 from rrjax.numerics.products import matmul
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.solvers import blocks_of, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum
@@ -36,11 +35,7 @@ _LARGEST_COEFFICIENT = 30.0
 """Standardized coefficient beyond which it counts as diverging, if there is no standard error."""
 
 
-@register(
-    data_fields=["data", "units", "ridge", "clusters"],
-    meta_fields=["num_clusters", "covariance", "intercept", "reduce_bias"],
-)
-@dataclasses.dataclass(frozen=True)
+@pytree("num_clusters", "covariance", "intercept", "reduce_bias")
 class _Problem:
     """A regression to be fitted: checked data, and the results to compute besides the coefficients."""
 

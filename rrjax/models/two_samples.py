@@ -17,7 +17,6 @@ and δ. A logit of the share of all would not do for cheating detection: beside 
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,7 +46,7 @@ from rrjax.models.regression import (
 from rrjax.models.results import FitError, Regression, as_clusters, as_covariates, require, standardized
 from rrjax.numerics import solvers
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum
 
@@ -59,7 +58,6 @@ _CONTRADICTION = 0.01
 """p-value of the test of fit up to which an error names it as the cause."""
 _FARTHEST, _HALVINGS = 64.0, 22
 """Where a profile is searched for limits, in half-widths of Wald's interval, and by how many halvings."""
-_STATIC = ("intercept", "robust", "num_clusters")
 
 
 @exportable
@@ -72,14 +70,7 @@ class _Data(NamedTuple):
     weights: Float[Array, " N"]
 
 
-@register(
-    data_fields=[
-        *(each.name for each in dataclasses.fields(Regression) if each.name not in _STATIC), "naive", "nuisance",
-        "nuisance_error", "nuisance_coefficients", "nuisance_standard_errors", "statistic", "p_value", "state",
-    ],
-    meta_fields=_STATIC,
-)  # fmt: skip
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree("intercept", "robust", "num_clusters", kw_only=True)
 class TwoSampleRegression(Regression):
     """A regression by `fit` from two samples. A pytree. `coefficients` are log-odds of a no, as of any `Regression`.
 

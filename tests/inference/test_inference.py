@@ -672,8 +672,7 @@ def test_the_likelihood_ratio_keeps_its_level_at_the_boundary():
         ({"theta": [0.5, 0.6]}, "theta"),
         ({"theta": [1.5, -0.5]}, "theta"),
         ({"theta": [0.5, 0.25, 0.25]}, "theta"),
-        ({"num_draws": 10}, "num_draws"),
-        ({"level": 5}, "level"),
+        ({"num_draws": 0}, "num_draws"),
         ({"counts": [0.5, 1.0]}, "counts"),
     ],
 )  # fmt: skip

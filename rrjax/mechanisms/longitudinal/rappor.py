@@ -8,7 +8,6 @@ Bloom filter itself: every report spends ε₁ anew, without a limit.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from functools import partial
@@ -33,7 +32,7 @@ from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import take_at
 from rrjax.numerics.solvers import Regression, least_squares
 
@@ -51,8 +50,7 @@ class CohortBits(NamedTuple):
     bits: Any
 
 
-@register(data_fields=["filters", "f", "p", "q"], meta_fields=["num_hashes"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_hashes")
 class Rappor:
     """RAPPOR: the client for simulations, and two decoders. A pytree; `num_hashes` is static.
 

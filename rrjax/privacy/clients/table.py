@@ -403,11 +403,11 @@ def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) 
         epsilon: Nats.
 
     Returns:
-        Reports, int32, the shape of `values`. Each satisfies ε-local differential privacy, with the ε of
-        `effective_epsilon(num_categories, keep_threshold(num_categories, epsilon))`, never more than requested.
+        Reports, int32, the shape of `values`. Each satisfies ε-local differential privacy, with the `effective_epsilon`
+        of `client("randomized-response", num_categories, epsilon)`, never more than requested.
 
     Raises:
-        ValueError: As `keep_threshold`; values that are not integers or lie outside the domain, which are not shown.
+        ValueError: As `client`; values that are not integers or lie outside the domain, which are not shown.
 
     Example:
         >>> reports = randomize([0, 3, 2], num_categories=4, epsilon=1.0)
