@@ -82,7 +82,6 @@ def test_a_file_of_reports_is_enough(collection):
     assert (collection / "estimate.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_compare_measures_all_estimators_against_the_truth(collection):
     done = run(
@@ -125,7 +124,6 @@ def test_a_seed_repeats_and_its_absence_does_not(collection, invoke):
     assert 0.999999 < metadata.effective_epsilon <= 1
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_demo_takes_the_same_path(tmp_path):
     done = run("demo", "--users", "5000", "--categories", "20", "--explain", folder=tmp_path)
@@ -143,7 +141,6 @@ def test_demo_takes_the_same_path(tmp_path):
 @pytest.mark.full
 @pytest.mark.work
 @pytest.mark.once
-@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "adult.data.gz").exists(), reason="shared/data or RRJAX_DATA is not here")
 def test_a_real_attribute_with_a_domain_of_a_million(tmp_path):
     adult = DATA / "adult.data.gz"
@@ -478,7 +475,6 @@ def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
         assert set(result["top"][0]) == {"label", "count", name, "lower", "upper", "discovered", "contradicted"}
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_an_order_that_means_something(invoke):
     write("a.csv", "age\n" + "\n".join(str(20 + index % 9 * (index % 2)) for index in range(500)))

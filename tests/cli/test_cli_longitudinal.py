@@ -230,7 +230,6 @@ def exact_loss(number):
     return float(np.log(law[0] / law[1]).max())
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_what_users_have_spent(week):
     for day in (1, 2, 3):

@@ -75,8 +75,7 @@ def test_subsets_by_the_name_that_papers_give_them(values):
     values.refuses("--draws", "test", "trend", "r.parquet", "r.parquet", "--draws", 99)
 
 
-@pytest.mark.long  # a dozen programs
-@pytest.mark.full
+@pytest.mark.full  # a dozen programs
 def test_questions_about_the_reports_of_every_mechanism(invoke):
     rng = np.random.default_rng(0)
     for name, shares in (("first", [0.4, 0.3, 0.2, 0.1]), ("second", [0.4, 0.3, 0.05, 0.25])):

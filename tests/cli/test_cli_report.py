@@ -140,7 +140,6 @@ def test_shares_next_to_zero_have_no_digits():
     ]
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     rng = np.random.default_rng(0)

@@ -173,7 +173,6 @@ def drawn(mechanism, key, theta, number):
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("theta", [[1, 0, 0, 0], [0.5, 0.3, 0.2, 0]])
 @pytest.mark.parametrize(
@@ -360,7 +359,6 @@ def test_quantiles_of_designs_cover_by_enumeration(estimand):
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     "mechanism",

@@ -104,7 +104,6 @@ def test_without_covariates_the_means_of_the_answers_differ():
 
 
 @pytest.mark.full
-@pytest.mark.long
 def test_effects_are_found_and_their_intervals_cover():
     """Over 400 fits, a dozen seconds of compilation and work."""
     true = jnp.asarray(EFFECTS, FLOAT)

@@ -401,7 +401,6 @@ def collections(key, alpha, number, users):
 
 
 @pytest.mark.full
-@pytest.mark.long
 def test_a_dirichlet_law_is_found_again():
     """Long: 40 laws, each with the posteriors of 60 collections."""
     alpha = np.asarray([4.0, 2.0, 1.0], FLOAT)

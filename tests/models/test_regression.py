@@ -342,7 +342,6 @@ def test_tests_compare_regressions():
         likelihood_ratio_test(whole, fit(covariates[:1000, :1], reports[:1000], 3.0, num_categories=4))
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_score_tests_see_what_was_left_out():
     """Ten seconds of compilation: two mechanisms, each fitted with both numbers of covariates."""

@@ -68,10 +68,9 @@ def test_clients_are_below_their_epsilon_and_close(name, urandom):
     assert result.event == [2 if result.likelier < result.other else 1]
 
 
-@pytest.mark.full
+@pytest.mark.full  # twenty million reports of each mechanism
 @pytest.mark.work
 @pytest.mark.once
-@pytest.mark.long  # twenty million reports of each mechanism
 @every
 def test_ten_million_reports_come_within_a_hundredth(name, urandom):
     result = audit.audit(secure.client(name, 4, 1.0), num_draws=10_000_000)
@@ -188,9 +187,8 @@ def test_batches_bound_the_memory_and_change_nothing_else(monkeypatch):
     assert result.counts == (1000, 1000)
 
 
-@pytest.mark.work
+@pytest.mark.work  # it draws a million reports of a thousand bits
 @pytest.mark.once
-@pytest.mark.long  # it draws a million reports of a thousand bits
 def test_memory_is_bounded(urandom):
     client = secure.client("optimized-unary-encoding", 1000, 1.0)
     tracemalloc.start()

@@ -114,7 +114,6 @@ def numpy_study(K, N, epsilon, exponent, num_seeds, seed):
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("K", "N", "epsilon", "exponent"),
@@ -252,7 +251,6 @@ def finished(started):
     return results
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.once
 def test_devices_and_processes_do_not_change_a_bit(tmp_path):
@@ -315,7 +313,6 @@ def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch, uninterrupted)
     assert last[0].resumed == last[0].total
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.once
 def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):

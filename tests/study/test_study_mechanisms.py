@@ -292,7 +292,6 @@ def test_own_mechanisms_are_told_apart_by_their_code(monkeypatch):
 
 
 @pytest.mark.full
-@pytest.mark.long
 def test_the_inversion_has_the_error_of_the_rates():
     K, N, seeds = 6, 70, 300
     every = {name: name for name in MECHANISMS if name != "projective-geometry-response"} | PLANES
@@ -307,7 +306,6 @@ def test_the_inversion_has_the_error_of_the_rates():
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.parametrize("truth", ["distribution", "given users"])
 def test_other_truths_have_their_error_too(truth):
     K, N = 6, 70
@@ -404,7 +402,6 @@ np.save(sys.argv[1], result.mse_seeds.values)
 """
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.once
 def test_devices_do_not_change_a_bit(tmp_path):
