@@ -151,7 +151,7 @@ def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     text = text_of("bands.html")
     assert len(re.findall(r'scope="row"><bdi>\d+</bdi> – ', Path("bands.html").read_text("utf-8"))) == 20
     members = np.arange(1000) < 50
-    band = inference.group_share(np.bincount(reports, minlength=1000), 5.0, members=members, level=1 - 0.05 / 20)
+    band = inference.linear_functional(np.bincount(reports, minlength=1000), 5.0, values=members, level=1 - 0.05 / 20)
     assert f"0 – 49{percent(band.value)}{form.between(band.lower, band.upper)}".replace("\xa0", " ") in text
     assert "The largest band: 0 – 49" in Path("bands.html").read_text("utf-8")  # for who does not see the figure
     # So few that each has a bar, in whatever order a list has.

@@ -16,7 +16,6 @@ from rrjax.data.errors import StudyError
 from rrjax.study.arguments import Progress
 
 xr = pytest.importorskip("xarray")
-pytest.importorskip("typer")
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 

@@ -16,7 +16,6 @@ import time
 import pytest
 
 pytest.importorskip("xarray")
-pytest.importorskip("typer")
 
 from rrjax.cli import running as running_module
 

@@ -138,7 +138,7 @@ def simulated(values, num_categories, epsilon):
 def collected(values, num_categories, epsilon, monkeypatch):
     rng = np.random.default_rng(1)
     monkeypatch.setattr("os.urandom", rng.bytes)
-    return secure.randomize(values, num_categories, epsilon)
+    return secure.client("randomized-response", num_categories, epsilon).randomize(values)
 
 
 @pytest.fixture(params=["simulated", "collected"])
@@ -243,7 +243,7 @@ def test_exact_boundaries_of_the_secure_decision(num_categories, monkeypatch):
         draws[keep + 2] = 2
     bits = np.array([divmod(draw, 2**64) for draw in draws], np.uint64)
     monkeypatch.setattr("os.urandom", lambda size: bits.tobytes()[:size])
-    reports = secure.randomize(np.ones(len(draws), int), num_categories, 1.0)
+    reports = secure.client("randomized-response", num_categories, 1.0).randomize(np.ones(len(draws), int))
     assert reports.tolist() == list(draws.values())
 
 
@@ -257,7 +257,7 @@ def test_secure_draws_are_chunked_without_a_seam(monkeypatch):
 
 def test_secure_randomization_is_not_seeded():
     values = np.zeros(64, int)
-    draws = {secure.randomize(values, 1000, 0.1).tobytes() for _ in range(3)}
+    draws = {secure.client("randomized-response", 1000, 0.1).randomize(values).tobytes() for _ in range(3)}
     assert len(draws) == 3
 
 

@@ -34,7 +34,7 @@ from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import take_at
-from rrjax.numerics.solvers import Regression, least_squares
+from rrjax.numerics.solvers import LeastSquares, least_squares
 
 
 @exportable
@@ -199,7 +199,7 @@ class Rappor:
         users = numbers_if((cohorts >= 0) & (cohorts < number), users)
         return users, jnp.zeros((number, bits.shape[1]), jnp.int32).at[cohorts].add(bits.astype(jnp.int32))
 
-    def regression(self, reports: CohortBits | tuple[ArrayLike, ArrayLike], *, num_steps: int = 2000) -> Regression:
+    def regression(self, reports: CohortBits | tuple[ArrayLike, ArrayLike], *, num_steps: int = 2000) -> LeastSquares:
         """Shares of the candidates by least squares, from the frequency of each bit in each cohort.
 
         Minimizes Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, where y are the counts
@@ -212,7 +212,7 @@ class Rappor:
             num_steps: Number of gradient steps. Static.
 
         Returns:
-            A `Regression`. The share of a candidate that sets no bit in any cohort with users is NaN, because the
+            A `LeastSquares`. The share of a candidate that sets no bit in any cohort with users is NaN, because the
             counts do not depend on it. All NaN for impossible traced probabilities or counts.
 
         Raises:

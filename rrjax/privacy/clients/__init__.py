@@ -7,6 +7,6 @@ requested ε, and uniform choices are exactly uniform.
 
 from rrjax.privacy.clients.base import Client
 from rrjax.privacy.clients.longitudinal import Memo
-from rrjax.privacy.clients.table import client, randomize
+from rrjax.privacy.clients.table import client
 
-__all__ = ["Client", "Memo", "client", "randomize"]
+__all__ = ["Client", "Memo", "client"]
