@@ -65,6 +65,7 @@ def test_files_are_decoded_as_by_non_negative_least_squares(tmp_path, population
         found.rappor.standard_errors((found.users, found.counts), shares[:-1])
 
 
+@pytest.mark.long
 @pytest.mark.full  # 150 collections
 def test_standard_errors_are_those_of_simulations(population):
     filters, theta = population
