@@ -25,7 +25,7 @@ from timing import pretty, spread
 import rrjax
 from rrjax.data.linear_maps import Dense, LinearMap
 from rrjax.mechanisms import MECHANISMS, LocalHashing, OptimizedUnaryEncoding, ProjectiveGeometry, PureMechanism
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 
 SIZE, USERS, EPSILON = 10_000, 100_000, 1.0
 POINTS, MANY = 20_000, 1_000_000
@@ -164,8 +164,7 @@ def planes(quick: bool) -> tuple[Table, list[dict[str, Any]]]:
     ), record
 
 
-@register(data_fields=["matrix", "scale"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Stored(LinearMap):
     """The baseline: a matrix of floats and `@`, without a promise of accuracy."""
 

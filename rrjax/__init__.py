@@ -73,35 +73,19 @@ __all__ = [
     "surveys",
 ]
 
-_HOME = {
-    "Certificate": "estimators.likelihood",
-    "EMResult": "estimators.em",
-    "EmpiricalBayes": "estimators.empirical_bayes",
-    "JointBayes": "estimators.laplace",
-    "Mixture": "data.mixture",
-    "OrderedBayes": "estimators.empirical_bayes",
-    "RandomizedResponse": "mechanisms",
-    "Reports": "reports",
-    "SmoothBayes": "estimators.laplace",
-    "Tally": "data.tally",
-    "certificate": "estimators.likelihood",
-    "count": "data.tally",
-    "empirical_bayes": "estimators.empirical_bayes",
-    "ibu": "estimators.em",
-    "ibu_path": "estimators.em",
-    "inv": "estimators.closed_form",
-    "inv_n": "estimators.closed_form",
-    "inv_p": "estimators.closed_form",
-    "joint_bayes": "estimators.laplace",
-    "mle": "estimators.maximum_likelihood",
-    "mle_star": "estimators.closed_form",
-    "nll": "estimators.likelihood",
-    "ordered_bayes": "estimators.empirical_bayes",
-    "plan": "reports",
-    "read": "reports",
-    "score": "estimators.likelihood",
-    "smooth_bayes": "estimators.laplace",
+_NAMES = {
+    "data.mixture": ("Mixture",),
+    "data.tally": ("Tally", "count"),
+    "estimators.closed_form": ("inv", "inv_n", "inv_p", "mle_star"),
+    "estimators.em": ("EMResult", "ibu", "ibu_path"),
+    "estimators.empirical_bayes": ("EmpiricalBayes", "OrderedBayes", "empirical_bayes", "ordered_bayes"),
+    "estimators.laplace": ("JointBayes", "SmoothBayes", "joint_bayes", "smooth_bayes"),
+    "estimators.likelihood": ("Certificate", "certificate", "nll", "score"),
+    "estimators.maximum_likelihood": ("mle",),
+    "mechanisms": ("RandomizedResponse",),
+    "reports": ("Reports", "plan", "read"),
 }
+"""The names of each module."""
 _MODULES = {
     "audit": "privacy.audit",
     "catalogue": "estimators.catalogue",
@@ -117,8 +101,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"rrjax.{_HOME[name]}"), name)
+    if module := next((module for module, names in _NAMES.items() if name in names), None):
+        value = getattr(import_module(f"rrjax.{module}"), name)
     elif name in __all__:
         value = import_module(f"rrjax.{_MODULES.get(name, name)}")
     else:

@@ -55,7 +55,8 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(items):
     for item in items:
-        if isinstance(item, pytest.DoctestItem) and item.name in LONG:
+        is_long_example = isinstance(item, pytest.DoctestItem) and item.name in LONG
+        if is_long_example or item.get_closest_marker("full") or item.get_closest_marker("work"):
             item.add_marker(pytest.mark.long)
 
 

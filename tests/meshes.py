@@ -181,7 +181,7 @@ FUNCTIONS = {
     "linear_functional of values of each": lambda k, c, t: inference.linear_functional(c, EPSILON, values=t),
     "linear_functional of a tally": lambda k, c, t: inference.linear_functional(UNARY.tally(reports(c)), values=t),
     "linear_functional, normal": lambda k, c, t: inference.linear_functional(c, EPSILON, values=t, method="normal"),
-    "group_share": lambda k, c, t: inference.group_share(c, EPSILON, members=NUMBERS > 3),
+    "linear_functional of a group": lambda k, c, t: inference.linear_functional(c, EPSILON, values=NUMBERS > 3),
     "difference": lambda k, c, t: inference.difference(c, c[::-1], EPSILON, values=NUMBERS),
     "stratified": lambda k, c, t: inference.stratified(
         jnp.stack([c, c[::-1]]), EPSILON, shares=[0.3, 0.7], values=NUMBERS
@@ -202,9 +202,7 @@ FUNCTIONS = {
     "fit by l-bfgs": lambda k, c, t: models.fit(t, c % 2, EPSILON, num_categories=2, solver="l-bfgs"),
     "fit_in_batches": lambda k, c, t: models.fit_in_batches(k, t, c % 2, EPSILON, num_categories=2, batch_size=4),
     "goodness_of_fit_test of a regression": lambda k, c, t: (
-        models.goodness_of_fit_test(
-            models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON, num_groups=2
-        ).p_value
+        models.goodness_of_fit_test(models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON).p_value
     ),
     "fit_hidden": lambda k, c, t: models.fit_hidden(
         None, [(c // 2 % 2, RandomizedResponse(2, EPSILON))], c % 2, EPSILON, num_categories=2
@@ -351,8 +349,8 @@ WAYS = {
 ALONE = {
     "inv", "inv_n", "inv_p", "mle_star, sort", "mle_star of weights", "nll", "score", "certificate", "empirical_bayes",
     "ordered_bayes", "intervals", "discoveries", "p_values", "standard_errors", "variances", "quantile",
-    "linear_functional", "linear_functional of values of each", "linear_functional, normal", "group_share", "ibu",
-    "simulate.counts", "simulate.true_counts",
+    "linear_functional", "linear_functional of values of each", "linear_functional, normal",
+    "linear_functional of a group", "ibu", "simulate.counts", "simulate.true_counts",
     "fit of three", "fit of three, reduced", "wald_test", "count of a product",
     "debias of a channel", *(f"{kind} {name}" for name in MECHANISMS for kind in ("reads", "collect,")),
 }  # fmt: skip

@@ -150,7 +150,6 @@ def test_a_regression_of_two_samples_has_the_fields_that_the_page_names(files):
     assert found == fields("`regress` of two samples")
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_rounds_and_columns_have_the_fields_that_the_page_names(files):
     Path("u.csv").write_text("id,a,b,c\n" + "".join(f"{user},{user % 2},{user % 3},{user % 2}\n" for user in range(60)))

@@ -111,7 +111,6 @@ def test_every_notebook_is_checked():
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.skipif(X64, reason="the notebooks are run without x64, as they are written")
 @pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -71,7 +71,7 @@ def test_a_client_needs_no_jax():
     out = run(
         "import sys; sys.modules['jax'] = None\n"
         "import rrjax, rrjax.io\n"
-        "print(rrjax.secure.randomize([0, 1, 2, 2], 3, 30.0).tolist())"
+        "print(rrjax.secure.client('randomized-response', 3, 30.0).randomize([0, 1, 2, 2]).tolist())"
     )
     assert out == "[0, 1, 2, 2]\n"  # at ε = 30 one report in 10^12 differs
 

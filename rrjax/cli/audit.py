@@ -45,13 +45,13 @@ def audit(
     The audit searches for the two values whose reports differ most. A lower bound above the claimed ε proves that the
     client is wrong. In Python, rrjax.audit takes any client.
     """
-    from rrjax.privacy.audit import audit_mechanism
+    from rrjax.privacy.audit import audit as audit_client
 
     check_rate("level", level)
     client = _client(randomizer, categories, epsilon)
     _check_work(client, draws)
     with show.status("Drawing reports …"), ending_at_once():
-        found = audit_mechanism(client, draws, level=level)
+        found = audit_client(client, num_draws=draws, level=level)
     if json:
         show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))
         return
@@ -120,7 +120,7 @@ def _check_work(client: Client, draws: int) -> None:
             "--draws",
             f"{draws} makes {size}, which is some {hours:,.0f} hours of work. An hour is enough for --draws "
             f"{fewer}, and fewer --categories take less. Of the other mechanisms, those whose reports do not grow with "
-            "K are quicker, such as --mechanism optimized-local-hashing. In Python, rrjax.audit.audit_mechanism has no "
+            "K are quicker, such as --mechanism optimized-local-hashing. In Python, rrjax.audit.audit has no "
             "limit",
             value=draws,
         )

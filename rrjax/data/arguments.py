@@ -125,10 +125,8 @@ def complement(value: ArrayLike) -> Float[Array | np.ndarray, ""]:
     return np.asarray(np.minimum(1 - np.asarray(value, np.float64), 1 - jnp.finfo(dtype).epsneg), dtype)
 
 
-def as_tolerance(tol: float | None, number: Float[Array, ""]) -> Float[Array, ""]:
-    """The largest gap that ends a maximization, in nats of N reports; None is the rounding of the dtype."""
-    if tol is not None:
-        return as_scalar(tol, number.dtype, "tol")
+def largest_gap(number: Float[Array, ""]) -> Float[Array, ""]:
+    """The largest gap that ends a maximization, in nats of N reports: the rounding of the dtype."""
     return jnp.float64(1e-10) if number.dtype == jnp.float64 else jnp.maximum(jnp.float32(1e-6), 1e-12 * number)
 
 

@@ -8,7 +8,6 @@ the channels before column j, and n that of their bases, C_j·f − a_j·n = C_j
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -21,7 +20,7 @@ from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Dense, LinearMap, matrix_of
 from rrjax.numerics.products import matmul, tensordot
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sums import accurate_sum
 
 SHORT_SUM = 64
@@ -31,8 +30,7 @@ CELLS_AT_A_TIME = 1 << 22
 """Numbers of a block of reports × cells of a product by rows."""
 
 
-@register(data_fields=["base", "lift"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Factor:
     """The channel of one column, from values to reports: C·x = a·Σx + B·x.
 
@@ -127,8 +125,7 @@ def _sums(rows):
     return jax.vmap(accurate_sum, in_axes=1)(flat).reshape(rows.shape[1:])
 
 
-@register(data_fields=["factors"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Kronecker(LinearMap):
     """The lift of the joint reports of all columns, `[∏U, ∏K]`: the product of the channels without that of the bases.
 
@@ -181,8 +178,7 @@ def _outer(vectors):
     return found
 
 
-@register(data_fields=["rows"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class RowProduct(LinearMap):
     """The lift of joint reports that are too many to count: each row is the product of the columns' own rows.
 
@@ -239,8 +235,7 @@ class RowProduct(LinearMap):
         return max(1, CELLS_AT_A_TIME // self.shape[1])
 
 
-@register(data_fields=["scales"], meta_fields=["sizes"])
-@dataclasses.dataclass(frozen=True)
+@pytree("sizes")
 class SumOfColumns(LinearMap):
     """The lift of reports of which one column, nobody knows which, is about the value: (Bθ)_u = Σ_j s_j·θ_j[u_j].
 

@@ -6,7 +6,6 @@ epsilons at any size.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -19,7 +18,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 from rrjax.data.arguments import as_scalar
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.products import matmul
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import ROW, accurate_sum, filled_up, two_sum
 
@@ -64,8 +63,7 @@ class Symmetric(LinearMap):
         return self(weights)
 
 
-@register(data_fields=["scale", "others"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class Scaling(Symmetric):
     """Linear map of reports that name one category each: `scale`·I or, if others than its users do, `scale`·(11ᵀ − I).
 
@@ -89,8 +87,7 @@ class Scaling(Symmetric):
         return scale * jnp.where(self.others, before + after, theta)
 
 
-@register(data_fields=["matrix", "scale"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Dense(LinearMap):
     """Linear map `scale`·matrix.
 
@@ -194,8 +191,7 @@ def _change(product, primals, tangents):
     return change + product(with_sharding_of(of_matrix, matrix).astype(vector.dtype), vector)
 
 
-@register(data_fields=["rows", "columns", "scale"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Sparse(LinearMap):
     """Linear map `scale`·[report u supports category i], from lists of supported categories; a product takes O(nnz).
 
@@ -267,8 +263,7 @@ def _added(x, tables):
     return x
 
 
-@register(data_fields=["parts"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Concatenated(LinearMap):
     """Linear map of several linear maps over the same categories, on top of each other.
 
@@ -306,8 +301,7 @@ def incidence(supported: Bool[np.ndarray, "U K"], scale: ArrayLike) -> Sparse | 
     return Sparse.of(np.split(np.nonzero(supported)[1], np.cumsum(lengths)[:-1]), supported.shape[1], scale)
 
 
-@register(data_fields=["rate"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class Decay(Symmetric):
     """Linear map exp(−rate·|u − i|), for reports whose probability falls with the distance from the value.
 

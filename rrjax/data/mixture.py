@@ -8,7 +8,6 @@ and B = e1·I with e1 = e^ε − 1; unary encoding has a = 1 and e1 for every bi
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -20,13 +19,12 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from rrjax.data.arguments import as_distribution, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import LinearMap
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import with_sharding_of, with_whole_axis
 from rrjax.numerics.sums import accurate_sum
 
 
-@register(data_fields=["weights", "base", "lift"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Mixture:
     """The likelihood of a collection, Σ_u w_u·log(a_u + (Bθ)_u). A pytree; made by `mixture` of a mechanism.
 

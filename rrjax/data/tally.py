@@ -8,7 +8,6 @@ reports and sum to N; those of other mechanisms do not.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -33,7 +32,7 @@ from rrjax.data.categories import Fingerprint, as_fingerprint, check_num_categor
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.numerics.programs import program
-from rrjax.numerics.pytrees import exportable, register, short
+from rrjax.numerics.pytrees import exportable, pytree, short
 from rrjax.numerics.sharding import unsharded, with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon, split_product
 
@@ -76,8 +75,7 @@ def _count(reports, num_categories):
 _count = jax.jit(_count, static_argnums=1)
 
 
-@register(data_fields=["support", "num_users", "rates"], meta_fields=["domain"])
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@pytree("domain", init=False, repr=False)
 class Tally:
     """The support counts of a collection, N, and the rates p and q. A pytree; tallies of parts add up.
 

@@ -18,7 +18,6 @@ __all__ = [
     "kolmogorov",
     "max_error",
     "squared_error",
-    "squared_error_per_category",
     "total_variation",
     "wasserstein",
 ]
@@ -41,24 +40,6 @@ def squared_error(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
     """
     estimate, truth = _pair(estimate, truth)
     return accurate_sum((estimate - truth) ** 2)
-
-
-def squared_error_per_category(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:
-    """Mean of the squared errors of all categories, `squared_error` / K, as the paper's code computes.
-
-    Args:
-        estimate: `[K]`.
-        truth: `[K]`, the true distribution.
-
-    Returns:
-        Scalar, squared probability.
-
-    Example:
-        >>> import rrjax
-        >>> rrjax.metrics.squared_error_per_category([0.75, 0.25], [0.5, 0.5])
-        Array(0.0625, dtype=float32)
-    """
-    return squared_error(estimate, truth) / np.shape(truth)[0]
 
 
 def total_variation(estimate: ArrayLike, truth: ArrayLike) -> Float[Array, ""]:

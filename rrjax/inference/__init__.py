@@ -15,7 +15,7 @@ from rrjax.inference.distribution_tests import DesignFit as DesignFit
 from rrjax.inference.distribution_tests import design_fit_test, goodness_of_fit_test, likelihood_ratio_test
 from rrjax.inference.fakes import Fakes as Fakes
 from rrjax.inference.fakes import fakes_to_overturn
-from rrjax.inference.functionals import Estimate, group_share, linear_functional
+from rrjax.inference.functionals import Estimate, linear_functional
 from rrjax.inference.intervals import Intervals, discoveries, intervals, p_values
 from rrjax.inference.marginal_tests import CategoryTest
 from rrjax.inference.monte_carlo import HypothesisTest, power
@@ -73,7 +73,6 @@ __all__ = [
     "expected_width",
     "fakes_to_overturn",
     "goodness_of_fit_test",
-    "group_share",
     "independence_test",
     "intervals",
     "likelihood_ratio_test",

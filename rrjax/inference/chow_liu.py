@@ -22,7 +22,6 @@ the reports of the users are missing.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -43,14 +42,13 @@ from rrjax.estimators.em import ibu
 from rrjax.inference.association import as_table, channel_of, mutual_information, read_reports
 from rrjax.mechanisms.product import MOST_CELLS, Product, as_columns
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 
 MOST_FITTING_STEPS = 1000
 """Limit of the steps of iterative proportional fitting; tables without rare categories need some ten."""
 
 
-@register(data_fields=["margins", "tables"], meta_fields=["edges"])
-@dataclasses.dataclass(frozen=True)
+@pytree("edges")
 class ChowLiuTree:
     """A distribution of d columns whose dependences are a tree. A pytree, as from `chow_liu_tree`.
 

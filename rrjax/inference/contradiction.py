@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from rrjax.inference.monte_carlo import HypothesisTest
 from rrjax.mechanisms.columns import ColumnResponse
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.programs import program
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.special import deviance, exp_minus, log1p_minus, log_survival
 from rrjax.numerics.sums import accurate_sum
@@ -57,11 +56,7 @@ class Excess(NamedTuple):
     expected: Float[Array, ""]
 
 
-@register(
-    data_fields=["statistic", "p_value", "standard_error", "single", "sum_of_shares", "rare", "even", "frequent"],
-    meta_fields=["method", "parts"],
-)
-@dataclasses.dataclass(frozen=True)
+@pytree("method", "parts")
 class ContradictionTest(HypothesisTest):
     """The result of `contradiction_test`. A pytree; `method` and `parts` are static.
 

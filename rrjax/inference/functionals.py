@@ -80,7 +80,8 @@ def linear_functional(
     Args:
         counts: `[K]`, integers, the reports per category; or a `Tally`.
         epsilon: Scalar, nats; not with a tally.
-        values: `[K]`, c, in any unit, at least two different ones.
+        values: `[K]`, c, in any unit, at least two different ones. Booleans ask for the share of a group of categories,
+            whose interval is shorter than the sum of theirs, because their errors partly cancel.
         level: Scalar in (0, 1), of the interval.
         method: As above. If `values` are traced, None is "conservative".
         estimand: "distribution", from which the users are independent draws, or "users", their own shares. For "users"
@@ -178,53 +179,6 @@ def _estimate(given, c, miss, method, kind, estimand):
     usable = data.usable & scale.usable & (miss > 0) & (miss < 1)
     lower, upper = within(lower, upper)
     return scale.mapped(found._replace(lower=lower, upper=upper), usable, 1)
-
-
-def group_share(
-    counts: ArrayLike | Tally,
-    epsilon: ArrayLike | None = None,
-    *,
-    members: ArrayLike,
-    level: ArrayLike = 0.95,
-    method: FunctionalMethod | None = None,
-    estimand: Estimand = "distribution",
-    mechanism: Mechanism | None = None,
-) -> Estimate:
-    """Estimates the share of users whose category is in a group, with a confidence interval.
-
-    `linear_functional` of ones and zeros. The interval of a group is shorter than the sum of the intervals of its
-    categories, because their errors partly cancel.
-
-    Args:
-        counts: `[K]`, integers, the reports per category; or a `Tally`.
-        epsilon: Scalar, nats; not with a tally.
-        members: `[K]`, booleans, true for the categories of the group; some, not all.
-        level: Scalar in (0, 1), of the interval.
-        method: As in `linear_functional`; None is "exact".
-        estimand: "distribution" or "users".
-        mechanism: The mechanism of a tally, as in `linear_functional`.
-
-    Returns:
-        `Estimate`.
-
-    Raises:
-        ValueError: As `linear_functional`, or members that are not booleans, all false or all true.
-
-    Example:
-        >>> import rrjax
-        >>> share = rrjax.inference.group_share([5_200, 2_900, 1_000, 900], 2.0, members=[False, True, True, True])
-        >>> print(f"{share.value:.3f}, {share.lower:.3f} to {share.upper:.3f}")
-        0.311, 0.295 to 0.327
-    """
-    members = members if isinstance(members, jax.Array) else np.asarray(members)
-    if members.dtype != np.bool_:
-        raise ArgumentError.about("members", f"must be booleans, one for each category, got dtype {members.dtype}")
-    if not isinstance(members, Tracer) and members.ndim == 1 and (members.all() or not members.any()):
-        kind = "all categories: its share is one" if members.all() else "no category: its share is zero"
-        raise ArgumentError(f"the group has {kind}, whatever the reports", argument="members")
-    c = members.astype(float_dtype())
-    options = {"level": level, "method": method, "estimand": estimand, "mechanism": mechanism}
-    return linear_functional(counts, epsilon, values=c, **options)
 
 
 def _exact_group(values, is_tally):

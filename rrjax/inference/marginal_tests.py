@@ -26,7 +26,7 @@ from rrjax.inference.contradiction import contradiction_test, log_above, log_bel
 from rrjax.inference.monte_carlo import NO_DERIVATIVES, HypothesisTest, Null, monte_carlo_test, pearson_rounding
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.products import matmul
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.solvers import without_derivative
 from rrjax.numerics.special import Cells, log_hypergeometric_survival
 from rrjax.numerics.sums import accurate_sum
@@ -37,8 +37,7 @@ ROUNDING_OF_SUM = 1e-4
 """Allowed distance of the sum of a distribution from one, for rounding."""
 
 
-@register(data_fields=["statistic", "p_value", "standard_error", "category", "p_values"], meta_fields=["method"])
-@dataclasses.dataclass(frozen=True)
+@pytree("method")
 class CategoryTest(HypothesisTest):
     """The result of a test of every category. A pytree; `method` is static.
 

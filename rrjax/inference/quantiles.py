@@ -65,8 +65,9 @@ def quantile(
     r"""Estimates a quantile: the first of the ordered categories at which the cumulative share reaches a probability.
 
     A quantile lies above category k if and only if the share of users up to k is less than the probability. That share
-    has exact limits (`group_share`). The interval omits a category if the share up to it is significantly too small, or
-    the share before it significantly large enough. So it covers with at least its level for every N, K, ε and θ.
+    has exact limits (`linear_functional`). The interval omits a category if the share up to it is significantly too
+    small, or the share before it significantly large enough. So it covers with at least its level for every N, K, ε and
+    θ.
 
     The limits of the share F of the first k categories, from a `Tally`, depend on how their supports depend on each
     other, which the mechanism tells:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import jax
@@ -18,7 +17,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import count
 from rrjax.mechanisms.draws import below, threshold
 from rrjax.mechanisms.mechanism import LogRows, Mechanism
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread, take_at, unsharded
 from rrjax.numerics.sums import accurate_sum
 
@@ -26,8 +25,7 @@ SUM_TOLERANCE = 1e-6
 """Allowed distance of the sum of a row from one; more than float32 rounding."""
 
 
-@register(data_fields=["matrix"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Channel(Mechanism):
     """A mechanism given by the probabilities C_ij that a user with value i reports j. A pytree, C its leaf.
 

@@ -35,7 +35,7 @@ from rrjax.mechanisms.mechanism import (
     tally_if,
 )
 from rrjax.numerics.projective_geometry import design_of, dimension_of, num_points, plane_of, product_of, vectors_of
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread, unsharded
 
 USERS_A_STEP = 1 << 12
@@ -129,8 +129,7 @@ class ColumnResponse(PureMechanism):
         return refuse_spread(tuple(map(unsharded, arrays)), type(self).__name__)
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class HadamardResponse(ColumnResponse):
     """Hadamard response with p = e^ε/(e^ε+1), q = ½. A pytree; `num_categories` is static.
 
@@ -197,8 +196,7 @@ class HadamardResponse(ColumnResponse):
         return even_sums(jnp.pad(values, (1, self.num_columns - self.num_categories - 1)))
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "field_order"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "field_order")
 class ProjectiveGeometry(ColumnResponse):
     """Projective geometry response (PGR): p = re^ε/(re^ε+M−r), q = (λe^ε+r−λ)/(re^ε+M−r). A pytree, ε its leaf.
 
@@ -292,8 +290,7 @@ class ProjectiveGeometry(ColumnResponse):
         return incident_sums(padded, self._order, self._dimension)
 
 
-@register(data_fields=["mechanism"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Columns:
     """The linear map (e^ε − 1)·[column supports category], with products by the mechanism's own transform."""
 

@@ -7,7 +7,6 @@ on every platform. Its key is the seed of the report. The two output words of co
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +25,7 @@ from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.mechanisms.unary import independent
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import repeat, with_sharding_of
 from rrjax.numerics.threefry import buckets_of, threefry
 
@@ -38,8 +37,7 @@ _MANY_CATEGORIES = 1024
 """Number of categories from which on the search for equal reports takes less than a tenth of the counting."""
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "num_buckets"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "num_buckets")
 class LocalHashing(PureMechanism):
     """Optimized local hashing (OLH): p = e^ε/(e^ε+g−1), q = 1/g, with g = round(e^ε) + 1 buckets. A pytree, ε its leaf.
 
@@ -151,8 +149,7 @@ class LocalHashing(PureMechanism):
         return jnp.asarray(reports.astype(np.uint32))
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "num_buckets"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "num_buckets")
 class BinaryLocalHashing(LocalHashing):
     """Binary local hashing (BLH): p = e^ε/(e^ε+1), q = ½, of two buckets. A pytree, ε its leaf.
 

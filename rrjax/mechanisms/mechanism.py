@@ -25,7 +25,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import summed_in_parts
 from rrjax.numerics.programs import program
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon, log_sum
 
@@ -363,8 +363,7 @@ def settled(parameter: int | None, name: str) -> int:
     return parameter
 
 
-@register(data_fields=["lift"], meta_fields=["order"])
-@dataclasses.dataclass(frozen=True)
+@pytree("order")
 class _ReorderedLift(LinearMap):
     """A lift whose category i is category `order[i]` of another one."""
 
@@ -382,8 +381,7 @@ class _ReorderedLift(LinearMap):
         return self.lift.transpose(weights)[jnp.asarray(self.order)]
 
 
-@register(data_fields=["mechanism"], meta_fields=["order"])
-@dataclasses.dataclass(frozen=True)
+@pytree("order")
 class Reordered(Mechanism):
     """A mechanism, whose reports these are, with category `order[i]` as its category i; `order` is static."""
 

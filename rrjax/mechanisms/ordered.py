@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from typing import Any, ClassVar
 
 import jax
@@ -22,7 +21,7 @@ from rrjax.data.tally import count
 from rrjax.mechanisms.channel import Channel
 from rrjax.mechanisms.draws import below, rounded_down
 from rrjax.mechanisms.mechanism import LogRows, OfEpsilon, known_epsilon, settled
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import unsharded
 from rrjax.numerics.special import exp_minus
 from rrjax.simulate.sampling.streams import unit
@@ -65,8 +64,7 @@ class _Binned(OfEpsilon):
         return self.channel().debias(reports)
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class Geometric(_Binned):
     """The geometric mechanism on 0 … K − 1, for ordered values with distances. A pytree, ε its leaf.
 
@@ -146,8 +144,7 @@ def _randomize_geometric(mechanism, key, values):
     return jnp.where(inside & (rate > 0), report, -1).reshape(values.shape)
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "half_width"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "half_width")
 class DiscreteSquareWave(_Binned):
     """The square wave on bins: values are bins 0 … K − 1, and reports are bins 0 … K + 2h − 1. A pytree, ε its leaf.
 
@@ -212,8 +209,7 @@ class DiscreteSquareWave(_Binned):
         return settled(self.half_width, "half_width")
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "num_reports"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "num_reports")
 class SquareWave(OfEpsilon):
     """The square wave mechanism for numbers in [0, 1]. A pytree, ε its leaf.
 

@@ -27,7 +27,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.mechanisms.mechanism import LogRows, Mechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.products import einsum
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import unsharded
 from rrjax.numerics.sums import expm1_epsilon
 
@@ -148,8 +148,7 @@ class Record(Mechanism):
         return reports
 
 
-@register(data_fields=["columns"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class Product(Record):
     """Columns that are randomized apart, each by its own mechanism. A pytree.
 
@@ -262,8 +261,7 @@ class Product(Record):
         return table[tuple(slice(size - one) for size, one in zip(table.shape, more, strict=True))]
 
 
-@register(data_fields=["columns"], meta_fields=["number"])
-@dataclasses.dataclass(frozen=True)
+@pytree("number")
 class Sampled(Product):
     """Columns of which each user reports a few, drawn at random: the others are missing (−1). A pytree.
 
@@ -329,8 +327,7 @@ class Sampled(Product):
         return super()._complete(counts)
 
 
-@register(data_fields=["columns"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class SampledWithFakes(Record):
     """RS+FD: each user reports one column, drawn at random, and in the others uniform fake answers. A pytree.
 

@@ -7,7 +7,6 @@ uniformly from all K categories, the true one included. The randomizer uses the 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -28,14 +27,13 @@ from rrjax.data.tally import Rates, Tally, count
 from rrjax.mechanisms.draws import below
 from rrjax.mechanisms.mechanism import PureMechanism, log_probability_of_block
 from rrjax.numerics.programs import program
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 
 EXACT_CATEGORIES = 2**24
 """Largest K at which two billion reports cannot show the difference between ε and the ε of 64 bits."""
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class RandomizedResponse(PureMechanism):
     """K-ary randomized response: p = e^ε/(e^ε+K−1), q = 1/(e^ε+K−1). A pytree; `num_categories` is static.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -24,13 +23,12 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.simulate.sampling import Stream
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "subset_size"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "subset_size")
 class SubsetSelection(PureMechanism):
     """Subset selection: ω of the K categories, the own one among them with p = ωe^ε/(ωe^ε+K−ω). A pytree, ε its leaf.
 

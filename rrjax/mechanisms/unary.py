@@ -23,7 +23,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.mechanisms.draws import below, rounded_down, rounded_up
 from rrjax.mechanisms.mechanism import CELLS, LogRows, PureMechanism, tally_if
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.simulate.sampling import Stream, binomial
 
 
@@ -78,8 +78,7 @@ class UnaryEncoding(PureMechanism):
         return independent(key, as_true_counts(true_counts, self.num_categories), self.rates)
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class SymmetricUnaryEncoding(UnaryEncoding):
     """Symmetric unary encoding (SUE): p = e^{ε/2}/(e^{ε/2}+1), q = 1 − p. A pytree; `num_categories` is static.
 
@@ -113,8 +112,7 @@ class SymmetricUnaryEncoding(UnaryEncoding):
         return log_p, log_q, log_q, log_p
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class OptimizedUnaryEncoding(UnaryEncoding):
     """Optimized unary encoding (OUE): p = ½, q = 1/(e^ε+1). A pytree; `num_categories` is static.
 

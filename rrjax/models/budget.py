@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import as_array, as_scalar, float_dtype, is_real
-from rrjax.data.categories import as_integer, check_num_categories
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.precision import squared_error_of_one
 from rrjax.mechanisms import MechanismFactory, RandomizedResponse
@@ -56,7 +56,6 @@ def split_budget(
     weights: ArrayLike | None = None,
     mechanism: MechanismFactory | Sequence[MechanismFactory] = RandomizedResponse,
     objective: Callable[[Float[Array, " J"]], ArrayLike] | None = None,
-    max_iters: int = 100,
 ) -> BudgetSplit:
     r"""The split of ε between J questions that every user answers with the least error.
 
@@ -87,7 +86,6 @@ def split_budget(
         mechanism: Class of the mechanism, or a function of K and ε, for all questions or one for each. Static.
         objective: A function in place of the weighted sum, from ε_j `[J]` to a positive scalar, in JAX, such as the
             largest error or the sum of `jnp.log` of the errors. It should decrease in each ε_j. Static.
-        max_iters: Largest number of steps. Static.
 
     Returns:
         `BudgetSplit`. ε_j have first derivatives in the budget and the weights. NaN if the budget, a weight or N is not
@@ -120,7 +118,6 @@ def split_budget(
             f"there are {len(sizes)} questions and {len(designs)} mechanisms: give one, or one for each",
             argument="mechanism",
         )
-    max_iters = as_integer(max_iters, "max_iters", 1)
     dtype = float_dtype()
     total, number = as_scalar(total_epsilon, dtype, "total_epsilon"), as_scalar(num_users, dtype, "num_users")
     if not isinstance(total, Tracer) and not (total > 0 and jnp.isfinite(total)):
@@ -140,7 +137,7 @@ def split_budget(
     # Relative to the objective; smaller differences are rounding.
     tol = jnp.asarray(1e-14 if dtype == jnp.float64 else 2e-7, dtype)
     if len(sizes) > 1:
-        state = ascend(loss, start, given, tol, max_iters)
+        state = ascend(loss, start, given, tol, 100)
         point, num_iters, converged = state.point, state.num_iters, state.converged
     else:
         point, num_iters, converged = start, jnp.int32(0), jnp.isfinite(total)

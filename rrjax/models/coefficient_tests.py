@@ -12,7 +12,6 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.models.logistic import Data, on_coefficients, posteriors, slope_of
@@ -33,6 +32,7 @@ from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.numerics.solvers import cholesky_factor, cholesky_solve
 
+NUM_GROUPS = 10
 _NUM_DRAWS = 8
 """Number of reports drawn for each user, for mechanisms with too many possible reports to sum over."""
 
@@ -286,7 +286,6 @@ def goodness_of_fit_test(
     reports: ArrayLike,
     mechanism_or_epsilon: MechanismOrEpsilon,
     *,
-    num_groups: int = 10,
     groups: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> CoefficientTest:
@@ -300,9 +299,8 @@ def goodness_of_fit_test(
         covariates: As for the fit.
         reports: As for the fit.
         mechanism_or_epsilon: As for the fit.
-        num_groups: Number of groups of about equal weight, ordered by the predicted share of all categories but the
-            first; users of equal predictions are in one group.
-        groups: `[N]`, groups in place of these, such as regions, or waves of a survey.
+        groups: `[N]`, groups such as regions, or waves of a survey. None is ten groups of about equal weight, ordered
+            by the predicted share of all categories but the first; users of equal predictions are in one group.
         weights: Numbers of users, as for the fit; not survey weights.
 
     Returns:
@@ -333,10 +331,9 @@ def goodness_of_fit_test(
     """
     reports = refuse_spread(unsharded(reports), "goodness_of_fit_test")
     if groups is None:
-        num_groups = as_integer(num_groups, "num_groups", 2)
         predicted = 1 - predict(result, covariates).shares[:, 0]
         weight = as_weights(weights, predicted.shape[0], predicted.dtype)
-        codes, count = _groups_of_equal_weight(predicted, weight, num_groups), num_groups
+        codes, count = _groups_of_equal_weight(predicted, weight, NUM_GROUPS), NUM_GROUPS
     else:
         names, codes = np.unique(np.asarray(groups), return_inverse=True)
         codes, count = jnp.asarray(codes.ravel(), jnp.int32), len(names)

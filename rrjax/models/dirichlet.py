@@ -27,7 +27,7 @@ from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.models.results import require
 from rrjax.numerics.products import matmul
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.numerics.solvers import ascend, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import expm1_epsilon
@@ -40,12 +40,7 @@ _WIDTH = 1.7
 """Width of Student's law, in widths of the normal law with the same curvature."""
 
 
-@register(
-    data_fields=[
-        "alpha", "log_covariance", "log_likelihood", "standard_error", "effective_draws", "change", "converged"
-    ]
-)  # fmt: skip
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class DirichletFit:
     """A fit by `fit_dirichlet`. A pytree.
 

@@ -20,11 +20,11 @@ from rrjax.data.arguments import (
     as_array,
     as_counts_and_epsilon,
     as_scalar,
-    as_tolerance,
     check_key,
     check_positive,
     float_dtype,
     is_real,
+    largest_gap,
     unscaled,
 )
 from rrjax.data.categories import as_integer, check_num_categories
@@ -32,9 +32,9 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
 from rrjax.inference.distribution_tests import ratio
-from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, simulable
+from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, simulable
 from rrjax.models.results import require
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.solvers import ascend, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum, log_sum
 
@@ -43,10 +43,7 @@ _TEST_TOLERANCE = 1e-3
 float32 cannot always resolve a smaller gap, and no fit would converge."""
 
 
-@register(
-    data_fields=["parameters", "covariance", "log_likelihood", "shares", "gap", "num_iters", "converged", "num_users"]
-)
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class FamilyFit:
     """A fit by `fit_family`. A pytree; under `vmap` every leaf has the batch in front.
 
@@ -93,9 +90,6 @@ def fit_family(
     start: Any,
     counts: ArrayLike | Mixture,
     epsilon: ArrayLike | None = None,
-    *,
-    tol: float | None = None,
-    max_iters: int = 100,
 ) -> FamilyFit:
     """Fits a family of distributions to randomized reports by maximum likelihood.
 
@@ -108,12 +102,11 @@ def fit_family(
         start: Parameters to start from: a number, or a pytree of floating arrays.
         counts: `[K]`, integers or floats, the reports per category; or a `Mixture`.
         epsilon: Scalar, nats; not with a mixture.
-        tol: Largest gap to the maximum, nats of all reports. None is 1e-10 in float64, and 1e-6 in float32.
-        max_iters: Largest number of Newton steps. Static.
 
     Returns:
-        `FamilyFit`. Its parameters have first derivatives in float counts, ε and the numbers of a mixture. Under
-        tracing `converged` is whether there is a maximum, and unusable counts or ε give NaN.
+        `FamilyFit`, at most 1e-10 nats of all reports below the maximum (1e-6 in float32). Its parameters have first
+        derivatives in float counts, ε and the numbers of a mixture. Under tracing `converged` is whether there is a
+        maximum, and unusable counts or ε give NaN.
 
     Raises:
         ValueError: Shapes or dtypes that do not fit, or (not under tracing) a likelihood without a maximum near the
@@ -142,10 +135,8 @@ def fit_family(
         dtype, size = epsilon.dtype, counts.shape[0]
         reports = reports_of(counts, epsilon)
         number = accurate_sum(unscaled(raw, counts).astype(dtype))
-    max_iters = as_integer(max_iters, "max_iters", 1)
     start, family = _as_start(log_shares, start, size, dtype)
-    least = as_tolerance(tol, number)
-    state = ascend(family, start, (reports, number), least, max_iters)
+    state = ascend(family, start, (reports, number), largest_gap(number), 100)
     point = jnp.where(reports.usable, state.point, jnp.nan)
     theta = family.shares(point)
     result = FamilyFit(
@@ -162,7 +153,7 @@ def fit_family(
         raise ArgumentError(
             f"no maximum found in {int(state.num_iters)} steps (gap {float(state.gap):.3g} nats, at parameters "
             f"{result.parameters}). The likelihood has none if a parameter diverges or the reports do not depend on "
-            "it; or the start is too far: give another start, or a larger max_iters",
+            "it; or the start is too far: give another start",
             argument="start",
         )
     return result
@@ -176,7 +167,6 @@ def family_test(
     epsilon: ArrayLike,
     *,
     num_draws: int = 199,
-    level: float = 0.05,
 ) -> HypothesisTest:
     """Tests whether the users are drawn from a distribution of a family: a parametric bootstrap.
 
@@ -191,14 +181,13 @@ def family_test(
         counts: `[K]`, integers, the reports per category.
         epsilon: Scalar, nats.
         num_draws: Number of simulated collections, each fitted. Static.
-        level: The level of the test, to check that the draws are enough for it. Static.
 
     Returns:
         `HypothesisTest`. All NaN for unusable counts or ε, and if there is no fit. A simulated collection without a fit
         counts as at least as extreme.
 
     Raises:
-        ValueError: As `fit_family`, or too few draws for the level.
+        ValueError: As `fit_family`, or no draws.
 
     Example:
         >>> import jax, rrjax
@@ -210,7 +199,7 @@ def family_test(
         True
     """
     check_key(key)
-    check_draws(num_draws, level)
+    num_draws = as_integer(num_draws, "num_draws", 1)
     counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     start, family = _as_start(log_shares, start, counts.shape[0], epsilon.dtype)
     # Outside of the jitted rest, because `fit_family` has compiled it before.

@@ -26,8 +26,7 @@ from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_array, as_scalar, as_tolerance, float_dtype
-from rrjax.data.categories import as_integer
+from rrjax.data.arguments import as_array, as_scalar, float_dtype, largest_gap
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.models.logistic import NO_DERIVATIVES
@@ -66,6 +65,7 @@ from rrjax.numerics.solvers import (
 )
 from rrjax.numerics.sums import accurate_sum, log_sum
 
+MOST_STEPS = 200
 MOST_CELLS = 512
 """Largest number of cells of the joint table of hidden covariates: Newton's method has a matrix of them."""
 _NUMBERS_IN_BLOCK = 1 << 22
@@ -85,8 +85,6 @@ def fit_hidden(
     covariance: Covariance | None = None,
     ridge: ArrayLike = 0.0,
     prior: ArrayLike = 1.0,
-    tol: float | None = None,
-    max_iters: int = 200,
 ) -> Regression:
     """Fits a multinomial logistic regression of the users' values on covariates that are randomized, too.
 
@@ -113,8 +111,6 @@ def fit_hidden(
         prior: Scalar, the weight of a prior on the distribution of the hidden covariates, in users: a Dirichlet prior
             on the cells at the mean of the known covariates, and a normal one with this precision on their slopes. Zero
             is maximum likelihood, which has no maximum if a cell is estimated as empty.
-        tol: As in `fit`.
-        max_iters: Largest number of steps.
 
     Returns:
         `Regression`. Its covariates are the known ones, then for each hidden one the dummies of its categories but the
@@ -148,7 +144,6 @@ def fit_hidden(
     if covariance not in (None, "observed", "sandwich") or (clusters is not None and covariance == "observed"):
         expected = '"sandwich" with clusters' if clusters is not None else '"observed" or "sandwich"'
         raise ArgumentError.about("covariance", f"must be {expected}, got {covariance!r}", value=covariance)
-    max_iters = as_integer(max_iters, "max_iters", 1)
     reports = refuse_spread(unsharded(reports), "fit_hidden")
     if covariates is None:
         covariates = np.zeros((as_array(reports, "reports").shape[0], 0), float_dtype())
@@ -189,23 +184,22 @@ def fit_hidden(
     if robust:
         known_weights = None if isinstance(weights, Tracer) else np.asarray(weights, np.float64)
         check_enough(len(kept) * (outcome.shape[1] - 1), num_clusters, known_weights)
-    goal = as_tolerance(tol, jnp.sum(weights))
-    if tol is None:
-        # Gains are sums of rows with many users, rounded with them; the last step goes much nearer than the goal.
-        goal = jnp.maximum(goal, 4 * jnp.finfo(dtype).eps * jnp.sqrt(jnp.sum(data.weights**2)))
+    # Gains are sums of rows with many users, rounded with them; the last step goes much nearer than the goal.
+    rounding = 4 * jnp.finfo(dtype).eps * jnp.sqrt(jnp.sum(data.weights**2))
+    goal = jnp.maximum(largest_gap(jnp.sum(weights)), rounding)
     values = np.indices(sizes).reshape(len(sizes), -1)
     dummies = [own[:, None] == np.arange(1, size) for own, size in zip(values, sizes, strict=True)]
     dummies = jnp.asarray(np.concatenate(dummies, axis=1), dtype)
     given = data, scale, units, ridge, prior, clusters, dummies
-    result, errors = _fitted(given, goal, max_iters, kept, robust, num_clusters)
+    result, errors = _fitted(given, goal, kept, robust, num_clusters)
     if not isinstance(result.converged, Tracer):
-        if np.isnan(errors).any() and int(result.num_iters) == max_iters:
+        if np.isnan(errors).any() and int(result.num_iters) == MOST_STEPS:
             raise FitError(
-                f"no maximum was found in {max_iters} steps. The reports may say next to nothing at this epsilon, or "
+                f"no maximum was found in {MOST_STEPS} steps. The reports may say next to nothing at this epsilon, or "
                 "hardly anybody may have a category: merge categories, leave covariates out, or give a prior, such as "
                 "ridge=0.1",
                 reason="steps",
-                number=max_iters,
+                number=MOST_STEPS,
             )
         check_determined(result, np.asarray(errors))
         check_converged(result)
@@ -268,8 +262,8 @@ def _kept(left_out: Sequence[int], num_known: int, num_hidden: int) -> tuple[int
     return tuple(place for place in range(number + 1) if place - 1 not in columns)
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _fitted(given, tol, max_iters: int, kept, robust: bool, num_clusters: int | None):
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def _fitted(given, tol, kept, robust: bool, num_clusters: int | None):
     """The regression, and its standard errors; `scale` is the part of the log-likelihood common to all values."""
     data, scale, units, ridge, prior, clusters, dummies = given
     dtype, num_known, width = data.weights.dtype, data.covariates.shape[1], data.outcome.shape[1] - 1
@@ -295,7 +289,7 @@ def _fitted(given, tol, max_iters: int, kept, robust: bool, num_clusters: int | 
 
         blocks = blocks_of(data, most)
         look = partial(evaluated, unravel=unravel, blocks=blocks, design=design, log_prior=log_prior)
-        return ascended(look, start, tol, max_iters)
+        return ascended(look, start, tol, MOST_STEPS)
 
     # First the hidden covariates alone: where the outcome tells nothing, a prior keeps its coefficients at zero.
     alone = found(flat, data._replace(outcome=jnp.zeros_like(data.outcome)), jnp.ones((), dtype))

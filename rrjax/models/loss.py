@@ -13,7 +13,6 @@ than by randomized response over all K.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, TypeAlias
 
 import jax
@@ -29,7 +28,7 @@ from rrjax.mechanisms import Channel, Mechanism, RandomizedResponse, SupportMech
 from rrjax.mechanisms.draws import below, number_below, threshold
 from rrjax.mechanisms.mechanism import LogRows, log_gain
 from rrjax.models.results import require
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import with_whole_axis
 from rrjax.numerics.sums import expm1_epsilon, log_sum, short_sum
 
@@ -37,8 +36,7 @@ _SUM_TOLERANCE = 1e-2
 """Allowed difference of a prior's sum from one, such as the rounding of a softmax in bfloat16."""
 
 
-@register(data_fields=["candidates", "epsilon"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class CandidateResponse:
     """Randomized response among candidates, different for each user (RRTopK). A pytree of arrays.
 

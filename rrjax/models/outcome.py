@@ -14,8 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike
 
-from rrjax.data.arguments import as_tolerance
-from rrjax.data.categories import as_integer
+from rrjax.data.arguments import largest_gap
 from rrjax.data.errors import ArgumentError
 from rrjax.models.logistic import Data, as_data, curvatures, newton, on_coefficients, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
@@ -25,6 +24,8 @@ from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.solvers import View, added_up, ascended, blocks_of, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum, log_sum
+
+MOST_STEPS = 500
 
 
 def fit_outcome(
@@ -37,8 +38,6 @@ def fit_outcome(
     num_categories: int | None = None,
     weights: ArrayLike | None = None,
     intercept: bool = True,
-    tol: float | None = None,
-    max_iters: int = 500,
 ) -> OutcomeRegression:
     """Fits a regression of an outcome on covariates and on an answer that is known only by its randomized report.
 
@@ -57,8 +56,6 @@ def fit_outcome(
         num_categories: As in `fit`.
         weights: `[N]`, the number of users of each row.
         intercept: Whether both models have an intercept.
-        tol: As in `fit`.
-        max_iters: Largest number of steps.
 
     Returns:
         `OutcomeRegression`. The likelihood of a hidden variable may have several maxima. The search starts at the point
@@ -89,21 +86,19 @@ def fit_outcome(
         raise ArgumentError(
             f"family must be one of {', '.join(get_args(Family))}; got {family!r}", argument="family", value=family
         )
-    max_iters = as_integer(max_iters, "max_iters", 1)
     reports = refuse_spread(reports, "fit_outcome")
     data, units = as_data(covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept)
     outcome = _as_outcome(outcome, data.weights.shape[0], family)
     given = (*_standardized(outcome, data.weights, family == "normal", intercept), data, units)
-    goal = as_tolerance(tol, jnp.sum(data.weights))
-    result, errors = _fitted(given, goal, max_iters, family, intercept)
+    result, errors = _fitted(given, largest_gap(jnp.sum(data.weights)), family, intercept)
     if not isinstance(result.converged, Tracer) and not result.converged:
         largest = np.max(np.asarray(errors))
         is_finite = np.isfinite(largest)
         error = f"a standard error is {largest:.3g} on standardized covariates" if is_finite else "no information"
         raise FitError(
             f"no maximum was found in {int(result.num_iters)} steps ({error}). The reports may say next to nothing at "
-            "this epsilon, no report may name a category, or a covariate separates the outcomes: merge categories, "
-            "leave covariates out, or give a larger max_iters",
+            "this epsilon, no report may name a category, or a covariate separates the outcomes: merge categories "
+            "or leave covariates out",
             reason="steps" if is_finite and largest < LARGEST_STANDARD_ERROR else "unbounded",
             number=int(result.num_iters),
         )
@@ -238,8 +233,8 @@ def _complete(parameters: _Parameters, outcome, data: Data, family: _Family) -> 
     return jax.scipy.linalg.block_diag(first, scale, last)
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4))
-def _fitted(given, tol, max_iters: int, name: Family, intercept: bool):
+@partial(jax.jit, static_argnums=(2, 3))
+def _fitted(given, tol, name: Family, intercept: bool):
     outcome, centre, spread, data, units = given
     family, scaled = _FAMILIES[name], name == "normal"
     dtype, number = data.weights.dtype, jnp.sum(data.weights)
@@ -251,7 +246,7 @@ def _fitted(given, tol, max_iters: int, name: Family, intercept: bool):
     answers = newton(data, jnp.asarray(1e-3, dtype), tol, 50).coefficients  # the prior prevents divergence
     start = _Parameters(linear, jnp.zeros(width, dtype), jnp.zeros((), dtype), answers)
     flat, unravel = ravel_pytree(start)
-    state = ascended(lambda flat: _evaluated(flat, unravel, blocks, family, scaled), flat, tol, max_iters)
+    state = ascended(lambda flat: _evaluated(flat, unravel, blocks, family, scaled), flat, tol, MOST_STEPS)
     parameters = unravel(state.parameters)
     inverse = cholesky_solve(cholesky_factor(state.view.observed), jnp.eye(flat.size, dtype=dtype))
     back = units.back_transform(intercept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Literal, TypeAlias, get_args
 
 import jax
@@ -11,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import as_scalar, as_tolerance, check_key
+from rrjax.data.arguments import as_scalar, check_key, largest_gap
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import TwoSamples
@@ -19,7 +18,7 @@ from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated
 from rrjax.models.loss import MechanismOrEpsilon
 from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clusters
 from rrjax.numerics.products import matmul
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.solvers import blocks_of, cholesky_factor, cholesky_solve
 from rrjax.numerics.sums import accurate_sum
@@ -27,6 +26,7 @@ from rrjax.numerics.sums import accurate_sum
 Covariance: TypeAlias = Literal["observed", "sandwich", "none"]
 Solver: TypeAlias = Literal["newton", "l-bfgs"]
 
+MOST_STEPS = {"newton": 200, "l-bfgs": 1000}
 MOST_RIDGE = 1e12
 """Largest precision of the prior, on standardized coefficients: beyond it the reports have no influence."""
 LARGEST_STANDARD_ERROR = 20.0
@@ -35,11 +35,7 @@ _LARGEST_COEFFICIENT = 30.0
 """Standardized coefficient beyond which it counts as diverging, if there is no standard error."""
 
 
-@register(
-    data_fields=["data", "units", "ridge", "clusters"],
-    meta_fields=["num_clusters", "covariance", "intercept", "reduce_bias"],
-)
-@dataclasses.dataclass(frozen=True)
+@pytree("num_clusters", "covariance", "intercept", "reduce_bias")
 class _Problem:
     """A regression to be fitted: checked data, and the results to compute besides the coefficients."""
 
@@ -68,8 +64,6 @@ def fit(
     ridge: ArrayLike = 0.0,
     reduce_bias: bool = False,
     solver: Solver = "newton",
-    tol: float | None = None,
-    max_iters: int = 200,
 ) -> Regression:
     """Fits a multinomial logistic regression of the users' values on covariates, by the likelihood of their reports.
 
@@ -107,12 +101,10 @@ def fit(
             They are too far from zero, by some per cent of their standard errors if reports are few or noisy. The
             log-likelihood remains that of the maximum. It needs a covariance and no prior, and weights count users.
         solver: "newton", or "l-bfgs" (by optax), which makes no such matrix: for thousands of coefficients.
-        tol: Largest gap to the maximum, nats of all reports. None is 1e-10 with x64, and in float32 1e-6, or 1e-12 for
-            each user.
-        max_iters: Largest number of steps of the solver.
 
     Returns:
-        `Regression`; of two samples a `TwoSampleRegression`. Under tracing, `converged` is whether there is a maximum;
+        `Regression`; of two samples a `TwoSampleRegression`. The gap to the maximum is at most 1e-10 nats of all
+        reports (in float32 1e-6, or 1e-12 for each user). Under tracing, `converged` is whether there is a maximum;
         without a covariance it may miss a diverging coefficient. An invalid report, ε, weight or ridge makes all NaN
         there.
 
@@ -154,16 +146,15 @@ def fit(
         if (name := next((name for name, given in odd.items() if given), None)) is not None:
             raise ArgumentError.about(name, "does not apply to two samples: leave it out")
         how: Any = {"sample": sample, "nuisance": nuisance, "weights": weights, "intercept": intercept, "ridge": ridge}
-        how |= {"clusters": clusters, "covariance": covariance, "tol": tol, "max_iters": max_iters}
+        how |= {"clusters": clusters, "covariance": covariance}
         return fit_two_samples(covariates, reports, mechanism_or_epsilon, **how)
     if nuisance is not None:
         raise ArgumentError.about("nuisance", "are covariates of the second share of a design of two samples")
-    max_iters = as_integer(max_iters, "max_iters", 1)
     observed = covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept
     problem = _checked(observed, clusters, covariance, ridge, reduce_bias)
-    goal = as_tolerance(tol, jnp.sum(problem.data.weights))
+    goal = largest_gap(jnp.sum(problem.data.weights))
     solve = newton if solver == "newton" else lbfgs
-    result = _described(problem, solve(problem.data, problem.ridge, goal, max_iters), goal)
+    result = _described(problem, solve(problem.data, problem.ridge, goal, MOST_STEPS[solver]), goal)
     if not isinstance(result.converged, Tracer):
         check_converged(result)
     return result
@@ -183,7 +174,6 @@ def fit_in_batches(
     ridge: ArrayLike = 0.0,
     batch_size: int = 1024,
     num_epochs: int = 20,
-    tol: float = 0.01,
 ) -> Regression:
     """Fits the regression of `fit` by Adam, on batches of users, for large data.
 
@@ -203,10 +193,10 @@ def fit_in_batches(
         ridge: As in `fit`.
         batch_size: Number of users in a batch, at most N.
         num_epochs: Number of passes through the users; a pass omits users who do not fill a last batch.
-        tol: Nats of all reports below which the gap counts as converged: 0.01 is a seventh of a standard error.
 
     Returns:
-        `Regression`, converged or not: more epochs bring it nearer to the maximum.
+        `Regression`. It counts as converged where the gap is at most 0.01 nats of all reports, a seventh of a standard
+        error; more epochs bring it nearer to the maximum.
 
     Raises:
         ValueError: As `fit`, but not for a large gap; a batch of less than one user, or less than one epoch.
@@ -231,9 +221,9 @@ def fit_in_batches(
     key = refuse_spread(key, "fit_in_batches")
     observed = covariates, reports, mechanism_or_epsilon, num_categories, weights, intercept
     problem = _checked(observed, clusters, covariance, ridge)
-    dtype, number = problem.data.weights.dtype, problem.data.weights.shape[0]
-    solution = adam(key, problem.data, problem.ridge, min(batch_size, number), num_epochs)
-    return _described(problem, solution, as_scalar(tol, dtype, "tol"))
+    weights = problem.data.weights
+    solution = adam(key, problem.data, problem.ridge, min(batch_size, weights.shape[0]), num_epochs)
+    return _described(problem, solution, jnp.asarray(0.01, weights.dtype))
 
 
 def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias=False) -> _Problem:
@@ -398,8 +388,7 @@ def check_converged(result: Regression) -> None:
         )
     raise FitError(
         f"not converged after {int(result.num_iters)} steps, {float(result.gap):.3g} nats from the maximum: give a "
-        "larger max_iters, or a prior, such as ridge=0.1",
+        "prior, such as ridge=0.1",
         reason="steps",
-        argument="max_iters",
         number=int(result.num_iters),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from statistics import NormalDist
@@ -18,7 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rrjax.data.arguments import as_array, float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import refuse_spread, unsharded
 from rrjax.numerics.sums import log_sum
 
@@ -28,14 +27,7 @@ _MOST_CLUSTERS = 10_000
 """Degrees of freedom beyond which χ² replaces F: p-values of 1e-6 and more differ by less than 2 %."""
 
 
-@register(
-    data_fields=[
-        "standard_coefficients", "standard_covariance", "units", "log_likelihood", "gain", "gap", "num_iters",
-        "converged", "num_users",
-    ],
-    meta_fields=["intercept", "robust", "num_clusters"],
-)  # fmt: skip
-@dataclasses.dataclass(frozen=True)
+@pytree("intercept", "robust", "num_clusters")
 class Regression:
     """A regression by `fit` or `fit_in_batches`. A pytree; under `vmap` leaves and properties have the batch in front.
 
@@ -118,14 +110,7 @@ class Regression:
         return self.deviance + 2 * self.num_parameters
 
 
-@register(
-    data_fields=[
-        "coefficients", "answer_coefficients", "scale", "covariance", "log_likelihood", "gap", "num_iters", "converged",
-        "num_users",
-    ],
-    meta_fields=["family", "intercept"],
-)  # fmt: skip
-@dataclasses.dataclass(frozen=True)
+@pytree("family", "intercept")
 class OutcomeRegression:
     """A regression by `fit_outcome`. A pytree; under `vmap` every leaf has the batch in front.
 
@@ -359,7 +344,8 @@ class FitError(ArgumentError):
             linearly (`columns`). "users": there are fewer users than coefficients. "weights": a weight is negative or
             not finite (`row`), or too few users carry the weight. "clusters": there are no more clusters than
             coefficients. "unbounded": a coefficient diverges or is hardly determined (`columns` and `category`, if
-            known). "steps": no maximum was found in `max_iters` steps. "groups": the covariates determine the groups.
+            known). "steps": no maximum was found in as many steps as are allowed. "groups": the covariates determine
+            the groups.
         row: Row of the array, from 0.
         columns: Columns of the covariates, from 0; −1 is the intercept.
         category: Category of the coefficient, or None.

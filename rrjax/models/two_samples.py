@@ -17,7 +17,6 @@ and δ. A logit of the share of all would not do for cheating detection: beside 
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,17 +30,23 @@ from jax.scipy.linalg import block_diag
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, ArrayLike, Float
 
-from rrjax.data.arguments import as_probability, as_scalar, as_tolerance, as_values
-from rrjax.data.categories import as_integer
+from rrjax.data.arguments import as_probability, as_scalar, as_values, largest_gap
 from rrjax.data.errors import ArgumentError
 from rrjax.inference import compliance, unrelated_question
 from rrjax.mechanisms import Compliance, StochasticLieDetector, TwoSamples
 from rrjax.models.logistic import as_data
-from rrjax.models.regression import LARGEST_STANDARD_ERROR, check_converged, check_determined, check_enough, sandwich
+from rrjax.models.regression import (
+    LARGEST_STANDARD_ERROR,
+    MOST_STEPS,
+    check_converged,
+    check_determined,
+    check_enough,
+    sandwich,
+)
 from rrjax.models.results import FitError, Regression, as_clusters, as_covariates, require, standardized
 from rrjax.numerics import solvers
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import refuse_spread
 from rrjax.numerics.sums import accurate_sum
 
@@ -53,7 +58,6 @@ _CONTRADICTION = 0.01
 """p-value of the test of fit up to which an error names it as the cause."""
 _FARTHEST, _HALVINGS = 64.0, 22
 """Where a profile is searched for limits, in half-widths of Wald's interval, and by how many halvings."""
-_STATIC = ("intercept", "robust", "num_clusters")
 
 
 @exportable
@@ -66,14 +70,7 @@ class _Data(NamedTuple):
     weights: Float[Array, " N"]
 
 
-@register(
-    data_fields=[
-        *(each.name for each in dataclasses.fields(Regression) if each.name not in _STATIC), "naive", "nuisance",
-        "nuisance_error", "nuisance_coefficients", "nuisance_standard_errors", "statistic", "p_value", "state",
-    ],
-    meta_fields=_STATIC,
-)  # fmt: skip
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree("intercept", "robust", "num_clusters", kw_only=True)
 class TwoSampleRegression(Regression):
     """A regression by `fit` from two samples. A pytree. `coefficients` are log-odds of a no, as of any `Regression`.
 
@@ -157,14 +154,8 @@ def fit_two_samples(covariates: ArrayLike, answers: ArrayLike, design: Any, **ho
     back = block_diag(units.back_transform(intercept), other_units.back_transform(True).astype(dtype))
     prior = jnp.where(jnp.arange(size + width) < size, as_scalar(how["ridge"], dtype, "ridge"), 0)
     counts = jax.ops.segment_sum(weights, kinds, num_segments=4).reshape(2, 2)
-    static = (
-        as_integer(how["max_iters"], "max_iters", 1),
-        isinstance(design, Compliance),
-        intercept,
-        robust,
-        num_clusters,
-    )
-    tol = as_tolerance(how["tol"], jnp.sum(weights))
+    static = isinstance(design, Compliance), intercept, robust, num_clusters
+    tol = largest_gap(jnp.sum(weights))
     result, errors = _fitted((back, prior, data), units, counts, table, clusters, tol, static)
     if not isinstance(result.converged, Tracer) and not result.converged:
         _explain(result, np.asarray(errors), design, np.bincount(np.asarray(kinds), minlength=4).reshape(2, 2))
@@ -219,7 +210,7 @@ def _view(point, data: _Data, prior) -> solvers.View:
     return solvers.View(each, log_prior, slope - prior * point, observed + ridge, complete + ridge)
 
 
-def _maximum(frame, offset, start, given, tol, max_iters: int):
+def _maximum(frame, offset, start, given, tol):
     """The maximum over offset + frame·φ, its view in φ, and the number of steps; `given` is prior and data."""
     # A column of zeros is that of a coefficient that is held.
     held, (prior, data) = jnp.diag(jnp.all(frame == 0, axis=0).astype(frame.dtype)), given
@@ -229,7 +220,7 @@ def _maximum(frame, offset, start, given, tol, max_iters: int):
         observed, complete = (matmul(frame.T, each, frame) + held for each in (view.observed, view.complete))
         return view._replace(slope=matmul(frame.T, view.slope), observed=observed, complete=complete)
 
-    state = solvers.ascended(look, start, tol, max_iters)
+    state = solvers.ascended(look, start, tol, MOST_STEPS["newton"])
     logs = state.view.log_probabilities[: len(data.weights)]
     return offset + matmul(frame, state.parameters), state.view._replace(log_probabilities=logs), state.num_iters
 
@@ -247,7 +238,7 @@ def _start(counts, table):
 @partial(jax.jit, static_argnums=6)
 def _fitted(given, units, counts, table, clusters, tol, static):
     """The regression, and standard errors `[P]` of the coefficients of standardized covariates."""
-    (max_iters, follows, intercept, robust, num_clusters), (back, prior, data) = static, given
+    (follows, intercept, robust, num_clusters), (back, prior, data) = static, given
     count, size, number = len(back), data.covariates.shape[1], jnp.sum(data.weights)
     unit, nowhere = jnp.eye(count, dtype=back.dtype), jnp.zeros(count, back.dtype)
     first, second = _start(counts, table)
@@ -257,7 +248,7 @@ def _fitted(given, units, counts, table, clusters, tol, static):
     frames = jnp.stack([jnp.where(jnp.arange(count) < most, unit, 0) for most in (count, size + 1, size)])
     offsets = jnp.stack([nowhere, nowhere, nowhere.at[size].set(_NOBODY)])
     points, views, num_iters = lax.map(
-        lambda each: _maximum(each[0], each[1], start, (prior, data), tol, max_iters), (frames, offsets)
+        lambda each: _maximum(each[0], each[1], start, (prior, data), tol), (frames, offsets)
     )
     point, view, logits = points[0], jax.tree.map(lambda leaf: leaf[0], views), _logits(points[0], data)
     logs = views.log_probabilities
@@ -328,7 +319,7 @@ def _profile(result: TwoSampleRegression, quantile):
     point, back, prior, data = result.state
     best, tol = (
         data.weights * jax.vmap(_log_chance)(_logits(point, data), data.chance),
-        as_tolerance(None, result.num_users),
+        largest_gap(result.num_users),
     )
     errors = jnp.concatenate([result.standard_errors[:, 0], result.nuisance_standard_errors])
     errors, unit = jnp.where(jnp.isfinite(errors), errors, 1), jnp.eye(len(point), dtype=point.dtype)
@@ -342,7 +333,7 @@ def _profile(result: TwoSampleRegression, quantile):
 
         def is_within(distance):
             offset = unit[:, place] * ((centre + step * distance) / row[place])
-            _, view, _ = _maximum(frame, offset, point, (prior, data), tol, 100)
+            _, view, _ = _maximum(frame, offset, point, (prior, data), tol)
             return 2 * accurate_sum(best - view.log_probabilities) < quantile**2
 
         most = jnp.asarray(_FARTHEST, point.dtype)

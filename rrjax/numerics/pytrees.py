@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,9 @@ SHOWN_NUMBERS = 6
 """Largest size of an array whose numbers `repr` prints."""
 
 
-def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> Callable[[_Class], _Class]:
-    """A decorator that makes a dataclass a pytree.
+@dataclass_transform(frozen_default=True)
+def pytree(*meta_fields: str, **options: bool) -> Callable[[_Class], _Class]:
+    """A decorator that makes a class a frozen dataclass and a pytree, whose leaves are its fields but `meta_fields`.
 
     Two classes that `jax.tree_util.register_dataclass` has registered, with equal meta fields, have *equal* tree
     structures (jaxlib up to 0.10 at least; only their hashes differ). If the hashes collide, which happens once in some
@@ -35,9 +36,8 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
     one: numbers and texts do, arrays do not (`TypeError`).
 
     Example:
-        >>> import dataclasses, jax
-        >>> @register(data_fields=["length"], meta_fields=["name"])
-        ... @dataclasses.dataclass(frozen=True)
+        >>> import jax
+        >>> @pytree("name")
         ... class Rope:
         ...     length: float
         ...     name: str
@@ -46,12 +46,15 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
         >>> jax.tree.map(lambda length: jax.numpy.full(1000, length), Rope(2.0, "long"))
         Rope(length=float32[1000], name='long')
     """
-    data, meta = tuple(data_fields), tuple(meta_fields)
-    keys = tuple(tree_util.GetAttrKey(name) for name in data)
 
     def register_class(cls: _Class) -> _Class:
+        cls = dataclasses.dataclass(frozen=True, **options)(cls)
+        in_order = [field.name for field in dataclasses.fields(cls)]
+        data = tuple(name for name in in_order if name not in meta_fields)
+        keys = tuple(map(tree_util.GetAttrKey, data))
+
         def flatten(tree: Any):
-            return tuple([getattr(tree, name) for name in data]), tuple([getattr(tree, name) for name in meta])
+            return tuple([getattr(tree, name) for name in data]), tuple([getattr(tree, name) for name in meta_fields])
 
         def flatten_with_keys(tree: Any):
             leaves, static = flatten(tree)
@@ -59,7 +62,7 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
 
         def unflatten(static: tuple[Any, ...], leaves: Iterable[Any]):
             tree = object.__new__(cls)
-            for names, values in ((data, leaves), (meta, static)):
+            for names, values in ((data, leaves), (meta_fields, static)):
                 for name, value in zip(names, values, strict=True):
                     object.__setattr__(tree, name, value)
             return tree
@@ -68,7 +71,6 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
             fields = ", ".join(f"{name}={short(getattr(tree, name))}" for name in in_order)
             return f"{type(tree).__name__}({fields})"
 
-        in_order = [field.name for field in dataclasses.fields(cls) if field.name in data + meta]
         tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
         # A class defined again under its name, as in a notebook, cannot and need not be registered again.
         with contextlib.suppress(ValueError):
@@ -79,7 +81,7 @@ def register(*, data_fields: Sequence[str], meta_fields: Sequence[str] = ()) -> 
                 deserialize_auxdata=lambda text: _as_tuples(json.loads(text)),
             )
         methods: dict[str, Any] = {"__eq__": equal, "__hash__": lambda tree: hash((cls, *flatten(tree)))}
-        if vars(cls)["__dataclass_params__"].repr:  # it has none of its own
+        if options.get("repr", True):  # it has none of its own
             methods["__repr__"] = shown
         for name, method in methods.items():
             setattr(cls, name, method)

@@ -123,7 +123,7 @@ def first_place(is_before: Callable[[Array], Bool[Array, "*s"]], start: Int[Arra
 
 
 @exportable
-class Regression(NamedTuple):
+class LeastSquares(NamedTuple):
     """Shares of candidates by least squares.
 
     Attributes:
@@ -135,7 +135,7 @@ class Regression(NamedTuple):
     violation: Float[Array, ""]
 
 
-def least_squares(gram: Float[Array, "K K"], target: Float[Array, " K"], num_steps: int) -> Regression:
+def least_squares(gram: Float[Array, "K K"], target: Float[Array, " K"], num_steps: int) -> LeastSquares:
     """Minimizes θᵀGθ/2 − bᵀθ over θ ≥ 0.
 
     References:
@@ -158,7 +158,7 @@ def least_squares(gram: Float[Array, "K K"], target: Float[Array, " K"], num_ste
     start = jnp.zeros_like(target)
     state = with_sharding_of((start, start, jnp.ones((), target.dtype)), gram, target)
     theta, _, _ = lax.fori_loop(0, num_steps, accelerated, state)
-    return Regression(theta, jnp.max(jnp.abs(theta - step(theta))))
+    return LeastSquares(theta, jnp.max(jnp.abs(theta - step(theta))))
 
 
 def regularized(matrix: Float[Array, "M M"], diagonal: Float[Array, " M"]) -> Float[Array, "M M"]:

@@ -27,7 +27,7 @@ from rrjax.mechanisms.mechanism import CELLS, SupportMechanism
 from rrjax.numerics.special import odds_of_tail
 from rrjax.privacy.clients import Client
 
-__all__ = ["Audit", "audit", "audit_mechanism", "draws_needed", "lower_bound"]
+__all__ = ["Audit", "audit", "draws_needed", "lower_bound"]
 
 BATCH_SIZE = 1 << 16
 """Number of reports drawn at a time."""
@@ -98,7 +98,10 @@ def audit(
 
     Args:
         draw: The client: takes `[n]` values and returns n reports, as an array of any shape and dtype or as a list of
-            any objects. Or a mechanism or a client of `rrjax.secure`, as in `audit_mechanism`.
+            any objects. Or a client of `rrjax.secure`, which cannot be seeded, or a `SupportMechanism`, whose
+            `randomize` gets keys made from `jax.random.key(0)`; `claimed` is then their own ε, and the event consists
+            of 0 (reports that support neither of the two values), 1 (the larger one alone), 2 (the smaller one alone)
+            and 3 (both). With `values` of two, 1 is the second one and 2 the first.
         values: Two values, or more, of which those two are taken whose reports differ most. None is all of 0 … K − 1,
             or 128 of them: both ends, powers of two and their neighbours, and evenly spaced ones. A leak of a value
             outside these is not found.
@@ -126,6 +129,9 @@ def audit(
         >>> result = rrjax.audit.audit(broken, num_categories=10, num_draws=20_000, claimed=1.0)
         >>> result.violated, result.event, 6 in (result.likelier, result.other), result.lower < 1.609  # log 5
         (True, [0], True, True)
+        >>> mechanism = rrjax.mechanisms.HadamardResponse(num_categories=4, epsilon=1.0)
+        >>> rrjax.audit.audit(mechanism, num_draws=200_000).violated
+        False
 
     References:
         Jagielski, Ullman and Oprea, "Auditing differentially private machine learning", 2020; Clopper and Pearson, "The
@@ -140,7 +146,7 @@ def audit(
                     argument=name,
                     value=given,
                 )
-        return audit_mechanism(draw, num_draws, values=values, level=level)
+        return _audit_mechanism(draw, num_draws, values, level)
     for name, given in (("draw", draw), ("event", event)):
         if not callable(given) and (given is not None or name == "draw"):
             raise ArgumentError(f"{name} must be a function, got {given!r}", argument=name, value=given)
@@ -159,41 +165,8 @@ def audit(
     return _audit(tried, count, screen, num_draws, claimed, level)
 
 
-def audit_mechanism(
-    mechanism: SupportMechanism | Client,
-    num_draws: int = 1_000_000,
-    *,
-    values: Sequence[int] | None = None,
-    level: float = 0.999,
-) -> Audit:
-    """A lower bound of the ε of a mechanism or of its client for real collection, from the values that reports support.
-
-    Args:
-        mechanism: A `SupportMechanism`, whose `randomize` is audited with keys made from `jax.random.key(0)`, or a
-            client of `rrjax.secure`, which cannot be seeded.
-        num_draws: As in `audit`.
-        values: As in `audit`.
-        level: Confidence level of the bound.
-
-    Returns:
-        `Audit`. Its event consists of 0 (reports that support neither of the values), 1 (the larger one alone), 2 (the
-        smaller one alone) and 3 (both); with `values` of two, 1 is the second one and 2 the first. `claimed` is the
-        `effective_epsilon` of a client, and the ε of a mechanism.
-
-    Raises:
-        ArgumentError: As `audit`.
-
-    Example:
-        >>> import rrjax
-        >>> mechanism = rrjax.mechanisms.HadamardResponse(num_categories=4, epsilon=1.0)
-        >>> result = rrjax.audit.audit_mechanism(mechanism, num_draws=200_000)
-        >>> result.violated, result.num_values, result.lower > 0.9
-        (False, 4, True)
-    """
-    if not isinstance(mechanism, Client | SupportMechanism):
-        raise ArgumentError(
-            f"mechanism must be a SupportMechanism or a client of rrjax.secure, got {mechanism!r}", argument="mechanism"
-        )
+def _audit_mechanism(mechanism, num_draws, values, level):
+    """An audit of a mechanism or of its client for real collection, from the values that reports support."""
     num_draws, num_categories = as_integer(num_draws, "num_draws", 4, MAX_DRAWS), mechanism.num_categories
     if values is None:
         tried = _values_to_try(num_categories, num_draws)

@@ -10,52 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax.reports.answer import Answer, Cells
-    from rrjax.reports.association import JointShares, Pairs, Tree
+    from rrjax.reports.answer import Answer
     from rrjax.reports.by_respondent import ByRespondentReports
-    from rrjax.reports.classes import ClassStatements
-    from rrjax.reports.comparison import Comparison
-    from rrjax.reports.difference import Difference, test_difference
+    from rrjax.reports.difference import test_difference
     from rrjax.reports.hypotheses import test_equal, test_independence, test_trend
-    from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
-    from rrjax.reports.parts import Groups, GroupShares, Rounds, RoundShares
-    from rrjax.reports.plans import ColumnPlan, Plan, plan_columns
+    from rrjax.reports.numbers import Numbers
+    from rrjax.reports.parts import Groups, Rounds
     from rrjax.reports.plans import plan as plan
+    from rrjax.reports.plans import plan_columns
     from rrjax.reports.reading import read as read
-    from rrjax.reports.regression import Regression
     from rrjax.reports.reports import Reports as Reports
     from rrjax.reports.separate_columns import SeparateColumns
-    from rrjax.reports.shares import Shares
-    from rrjax.reports.statements import Statements
-    from rrjax.reports.testing import Test
-    from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
+    from rrjax.reports.two_samples import TwoSampleReports
 
 __all__ = [
     "Answer",
     "ByRespondentReports",
-    "Cells",
-    "ClassStatements",
-    "ColumnPlan",
-    "Comparison",
-    "Difference",
-    "GroupShares",
     "Groups",
-    "JointShares",
-    "NumberComparison",
-    "NumberStatements",
     "Numbers",
-    "Pairs",
-    "Plan",
-    "Regression",
-    "RoundShares",
     "Rounds",
     "SeparateColumns",
-    "Shares",
-    "Statements",
-    "Test",
-    "Tree",
     "TwoSampleReports",
-    "TwoSampleShares",
     "plan_columns",
     "test_difference",
     "test_equal",
@@ -64,24 +39,17 @@ __all__ = [
 ]
 
 _NAMES = {
-    "answer": ("Answer", "Cells"),
-    "association": ("JointShares", "Pairs", "Tree"),
+    "answer": ("Answer",),
     "by_respondent": ("ByRespondentReports",),
-    "classes": ("ClassStatements",),
-    "comparison": ("Comparison",),
-    "difference": ("Difference", "test_difference"),
+    "difference": ("test_difference",),
     "hypotheses": ("test_equal", "test_independence", "test_trend"),
-    "numbers": ("NumberComparison", "NumberStatements", "Numbers"),
-    "parts": ("GroupShares", "Groups", "RoundShares", "Rounds"),
-    "plans": ("ColumnPlan", "Plan", "plan", "plan_columns"),
+    "numbers": ("Numbers",),
+    "parts": ("Groups", "Rounds"),
+    "plans": ("plan", "plan_columns"),
     "reading": ("read",),
-    "regression": ("Regression",),
     "reports": ("Reports",),
     "separate_columns": ("SeparateColumns",),
-    "shares": ("Shares",),
-    "statements": ("Statements",),
-    "testing": ("Test",),
-    "two_samples": ("TwoSampleReports", "TwoSampleShares"),
+    "two_samples": ("TwoSampleReports",),
 }
 """The names of each module."""
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Probabilities of the quantiles that are estimated unless others are named."""
-ESTIMATORS = {entry.name: entry for entry in ENTRIES if entry.needs == "numbers"}
+ESTIMATORS_OF_NUMBERS = {entry.name: entry for entry in ENTRIES if entry.needs == "numbers"}
 """Estimators of numbers, by name; the first one is the default."""
-DEFAULT = next(iter(ESTIMATORS))
+DEFAULT = next(iter(ESTIMATORS_OF_NUMBERS))
 LEAST_SPAN, MOST_SPAN = 1e-9, 1e15
 """Ranges whose numbers are printed without an exponent."""
 ROUNDING = 1e-6
@@ -90,7 +90,7 @@ class Numbers(Kind):
 
     def _theta(self, estimator=DEFAULT):
         mixture = self.counted.mechanism.channel().mixture_of_counts(self.counted.counts)
-        return np.asarray(ESTIMATORS[estimator].function(mixture), float)
+        return np.asarray(ESTIMATORS_OF_NUMBERS[estimator].function(mixture), float)
 
     def summary(self) -> str:
         """The number of reports, their range, mechanism, column and ε."""
@@ -191,7 +191,7 @@ class Numbers(Kind):
             >>> import rrjax
             >>> rrjax.read("ages.parquet").compare("true-ages.csv")  # doctest: +SKIP
         """
-        thetas = {name: self._theta(name) for name in ESTIMATORS}
+        thetas = {name: self._theta(name) for name in ESTIMATORS_OF_NUMBERS}
         if truth is None:
             return NumberComparison(self, thetas, None, {})
         shares = true_shares(truth, self.counted.metadata.domain, self.shares_in)
@@ -311,7 +311,7 @@ class NumberStatements(Answer):
     def words(self) -> dict[str, str]:
         spread = ", with numbers evenly spread within their bin; the limits do not assume this"
         return {
-            "estimate": f"{ESTIMATORS[DEFAULT].title}: {ESTIMATORS[DEFAULT].note}",
+            "estimate": f"{ESTIMATORS_OF_NUMBERS[DEFAULT].title}: {ESTIMATORS_OF_NUMBERS[DEFAULT].note}",
             "quantile": "the quantile of the estimated shares" + spread * (not self.reports.integers),
             "limits": "of all distributions that agree with the reports; the distribution of the reports is known "
             f"within {form.percent(float(self.band.radius))} everywhere, and each report and run of reports within "
@@ -397,11 +397,11 @@ class NumberComparison(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        return {entry.title: str(entry.note) for entry in ESTIMATORS.values()}
+        return {entry.title: str(entry.note) for entry in ESTIMATORS_OF_NUMBERS.values()}
 
     def cells(self, top: int = SHOWN) -> Cells:
         headings, said = ["", "mean"], self.reports.in_words
-        rows = [[ESTIMATORS[name].title, said(self._mean(theta))] for name, theta in self.thetas.items()]
+        rows = [[ESTIMATORS_OF_NUMBERS[name].title, said(self._mean(theta))] for name, theta in self.thetas.items()]
         if self.truth is not None:
             headings += ["Wasserstein", "Kolmogorov"]
             for row, error in zip(rows, self.errors.values(), strict=True):

@@ -167,11 +167,9 @@ class TwoSampleReports(Kind):
         ]
         if math.isfinite(second["p_value"]):
             blocks.append(f"Test that everybody follows the rule: {_p(second['p_value'])}.")
-        return (
-            blocks
-            if self.design.share == "all"
-            else [*blocks, "The log-odds above are among those who follow the rule."]
-        )
+        if self.design.share != "all":
+            blocks.append("The log-odds above are among those who follow the rule.")
+        return blocks
 
     def misfit(self, fit: float, swapped: float) -> list[str]:
         """What is said of answers that do not fit the design, by the p-values of its tests."""

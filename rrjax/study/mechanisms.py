@@ -26,12 +26,11 @@ from rrjax.mechanisms.longitudinal import Protocol
 from rrjax.mechanisms.longitudinal.protocol import MOST_REPORTS
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.study.arguments import check_tallies_suffice, refusal
 
 
-@register(data_fields=["counts", "product"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class JointCounts:
     """The reports of a study's collection of columns that are randomized apart. A pytree.
 

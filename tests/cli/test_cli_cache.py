@@ -6,8 +6,6 @@ import sys
 import jax
 import pytest
 
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
 from rrjax.cli import cache
 
 pytestmark = pytest.mark.once

@@ -46,23 +46,6 @@ def test_estimates_come_with_intervals_and_discoveries(invoke):
     assert result["top"][3]["discovered"] is False
 
 
-@pytest.mark.long
-def test_all_intervals_at_once_are_wider(invoke):
-    write_counts("r.csv", COUNTS)
-    _, one, _ = invoke("estimate", "r.csv", *READ, "--json")
-    _, all_of_them, _ = invoke("estimate", "r.csv", *READ, "--at-once", "--json")
-    assert json.loads(all_of_them)["top"][0]["lower"] < json.loads(one)["top"][0]["lower"]
-
-
-@pytest.mark.long
-def test_what_a_person_reads_of_an_estimate(invoke):
-    write_counts("r.csv", COUNTS)
-    out = invoke.done("estimate", "r.csv", *READ, "--plot", "r.png")
-    assert "95\N{NO-BREAK SPACE}% interval" in out
-    assert "● 2 of 4 categories are significantly above zero" in out
-    assert "Each interval holds the true share of its category with 95\N{NO-BREAK SPACE}% confidence" in out
-
-
 @pytest.mark.parametrize("command", [pytest.param(each, marks=pytest.mark.long) for each in ("estimate", "compare")])
 def test_figures_draw_intervals_that_hold_all_at_once_and_mark_by_them(invoke, monkeypatch, command):
     drawn = {}
@@ -89,15 +72,6 @@ def test_an_estimate_outside_its_interval_is_said(invoke):
         warned = [row for row in out.splitlines() if row.startswith("! ") and "believe the interval" in row]
         assert len(warned) == outside
         assert invoke.json(*line, *flags)["num_discovered_outside_interval"] == outside
-
-
-@pytest.mark.long
-def test_a_fit_to_any_distribution(invoke):
-    write_counts("r.csv", [5200, 3900, 500, 400])
-    out = invoke.done("test", "fit", "r.csv", *READ, *DRAWS)
-    assert "p = 0.005 (± 0.005 from 199 draws), significance 0.05" in out
-    result = invoke.json("test", "fit", "r.csv", *READ, *DRAWS)
-    assert [test["rejected"] for test in result["tests"]] == [True]
 
 
 @pytest.mark.long
@@ -154,15 +128,6 @@ def test_a_test_that_can_find_nothing_says_so(invoke):
 
 
 @pytest.mark.long
-def test_equal_collections_and_different_ones(invoke):
-    write_counts("a.csv", COUNTS)
-    write_counts("b.csv", COUNTS[::-1])
-    out = invoke.done("test", "equal", "a.csv", "a.csv", *READ, *DRAWS)
-    assert "which does not show that they are equal" in out
-    assert invoke.json("test", "equal", "a.csv", "b.csv", *READ, *DRAWS)["tests"][0]["rejected"] is True
-
-
-@pytest.mark.long
 def test_a_trend_and_its_direction(invoke):
     for name, first in (("a", 5200), ("b", 4900), ("c", 4600)):
         write_counts(f"{name}.csv", [first, 8100 - first, 1900])
@@ -207,25 +172,6 @@ def test_a_simulation_is_bounded_and_its_time_is_said(invoke, monkeypatch):
     assert invoke.json(*tables)["num_draws"] == 250
 
 
-@pytest.mark.long
-def test_a_contradiction_is_warned_of(invoke):
-    write_counts("r.csv", [5200, 3900, 500, 400])
-    assert "2 categories are named less often than chance alone allows" in invoke.said(0, "estimate", "r.csv", *READ)
-
-
-@pytest.mark.long
-def test_two_attributes(invoke, tmp_path):
-    rng = np.random.default_rng(0)
-    first = rng.integers(0, 3, 2000)
-    second = np.where(rng.random(2000) < 0.2, first % 2, rng.integers(0, 2, 2000))
-    io.write_table(tmp_path / "r.csv", {"a": first, "b": second})
-    line = ("test", "independent", "r.csv", "--column", "a", "--column", "b", *DRAWS)
-    result = invoke.json(*line, "--domain", "0:2", "--domain", "0:1")
-    assert (result["columns"], result["num_categories"]) == (["a", "b"], [3, 2])
-    assert (result["num_reports"], result["tests"][0]["rejected"]) == (2000, True)
-    invoke.refuses("--column", "test", "independent", "r.csv", "--column", "a")
-
-
 @pytest.mark.parametrize(
     ("flags", "flag"),
     [
@@ -259,26 +205,6 @@ def test_collections_that_cannot_be_compared(invoke, flags, flag):
         )
         io.write_reports(name, reports, about)
     invoke.refuses(flag, "test", "equal", *flags, *(READ if "a.csv" in flags else ()))
-
-
-@pytest.mark.long
-def test_a_plan_for_users(invoke):
-    out = invoke.done("plan", "--categories", "100", "--epsilon", "1", "--target-rmse", "0.01", "--plot", "plan.png")
-    assert "346,93" in out  # 346,933 in float32, 346,934 in float64
-    assert "times the users of subset selection" in out
-    assert "Figure: plan.png" in out
-
-
-@pytest.mark.long
-def test_a_plan_for_epsilon_and_one_for_what_is_known(invoke):
-    result = invoke.json("plan", "--categories", "10", "--users", "50000", "--target-width", "0.02")
-    assert result["solved"] == "epsilon"
-    assert result["share_width"] == pytest.approx(0.02, rel=1e-3)
-    code, out, _ = invoke("plan", "--categories", "10", "--users", "50000", "--epsilon", "1.5", "--json")
-    result = json.loads(out)
-    assert code == 0
-    assert result["rmse"] == pytest.approx(float(rrjax.inference.expected_rmse(10, 50_000, 1.5)), rel=1e-5)
-    assert result["detectable"] < result["detectable_among_all"]
 
 
 @pytest.mark.parametrize(

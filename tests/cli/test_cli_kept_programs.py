@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytest.importorskip("typer", reason="the command line needs rrjax[cli]")
-
 from rrjax.cli import cache, kept_programs
 from rrjax.cli.kept_programs import KeptPrograms
 from rrjax.numerics.programs import compiling_by, program

@@ -230,7 +230,6 @@ def exact_loss(number):
     return float(np.log(law[0] / law[1]).max())
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_what_users_have_spent(week):
     for day in (1, 2, 3):
@@ -409,8 +408,3 @@ def test_a_memo_of_an_earlier_version(week, name):
     assert (made["round"], made["num_users"], made["num_new_answers"]) == (2, 3, 0)
     assert made["answers_per_user"] == {"median": 1, "most": 2}  # the second answer was spent, too
     assert Path("older.parquet").read_bytes() != before
-
-
-def test_a_round_of_one_user(week):
-    Path("day9.csv").write_text("id,app\nu1,maps\n")
-    assert json.loads(week.done(*line(9)))["num_users"] == 1

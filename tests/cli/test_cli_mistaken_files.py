@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("typer")
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
 

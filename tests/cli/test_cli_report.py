@@ -140,7 +140,6 @@ def test_shares_next_to_zero_have_no_digits():
     ]
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     rng = np.random.default_rng(0)
@@ -152,7 +151,7 @@ def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     text = text_of("bands.html")
     assert len(re.findall(r'scope="row"><bdi>\d+</bdi> – ', Path("bands.html").read_text("utf-8"))) == 20
     members = np.arange(1000) < 50
-    band = inference.group_share(np.bincount(reports, minlength=1000), 5.0, members=members, level=1 - 0.05 / 20)
+    band = inference.linear_functional(np.bincount(reports, minlength=1000), 5.0, values=members, level=1 - 0.05 / 20)
     assert f"0 – 49{percent(band.value)}{form.between(band.lower, band.upper)}".replace("\xa0", " ") in text
     assert "The largest band: 0 – 49" in Path("bands.html").read_text("utf-8")  # for who does not see the figure
     # So few that each has a bar, in whatever order a list has.
@@ -166,36 +165,6 @@ def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     assert "ordered_bayes" in text
     drawn = re.search(r'class="mark" d="(M[^"]*H[^"]*)"/></svg><div class="across"', Path("ordered.html").read_text())
     assert drawn.group(1).count("M") == 10
-
-
-@pytest.mark.long
-@pytest.mark.full
-def test_other_mechanisms_have_pages(invoke):
-    io.write_table("v.csv", {"city": np.array(list("abcdefgh"))[np.random.default_rng(0).choice(8, 3000)]})
-    Path("d.txt").write_text("\n".join("abcdefgh"))
-    line = ("randomize", "v.csv", "--epsilon", "1", "--domain", "d.txt", "--mechanism", "subset-selection")
-    invoke.done(*line, "--seed", "1", "--out", "r.parquet")
-    _, complaint = made(invoke, "r.parquet", "--ordered")
-    text = text_of("r-report.html")
-    for said in (complaint, text):
-        assert "protect nobody" in said
-    assert rrjax.read("r.parquet").test_fit().sentences[0] in text
-
-
-@pytest.mark.long
-def test_what_the_reports_cannot_say_is_said_in_its_place(invoke):
-    io.write_table("few.csv", {"x": np.array([1, 2, 2, 5])})
-    made(invoke, "few.csv", "--column", "x", "--epsilon", "0.5", "--domain", "1:6")
-    text = text_of("few-report.html")
-    assert "These 4 reports carry little information" in text
-    assert "There are too few reports to detect any category" in text
-    # Reports that nobody's values explain.
-    io.write_table("odd.csv", {"x": np.arange(4), "n": np.array([9000, 500, 0, 500])})
-    _, complaint = made(invoke, "odd.csv", "--column", "x", "--counts", "n", "--epsilon", "1", "--domain", "0:3")
-    text = text_of("odd-report.html")
-    assert "named less often than chance alone allows" in complaint
-    odd = rrjax.Reports.of_counts([9000, 500, 0, 500], 1.0)
-    assert odd.test_fit(draws=9999).sentences[0] in text
 
 
 @pytest.mark.long

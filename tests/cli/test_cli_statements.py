@@ -51,7 +51,7 @@ def test_statements_are_those_of_the_library(invoke, survey):
     values = np.arange(10.0)
     for level, each in (("all", counts.sum(0)), ("north", counts[0]), ("south", counts[1])):
         agree(found["mean", level], inference.linear_functional(each, 2.0, values=values))
-        agree(found["often", level], inference.group_share(each, 2.0, members=often))
+        agree(found["often", level], inference.linear_functional(each, 2.0, values=often))
         assert found["mean", level]["num_reports"] == each.sum()
         median = inference.quantile(each, 2.0, 0.5)
         assert [found["median", level][name] for name in ("value", "lower", "upper")] == [int(x) for x in median]
@@ -59,7 +59,7 @@ def test_statements_are_those_of_the_library(invoke, survey):
     agree(found["often", "population"], inference.stratified(counts, 2.0, shares=[0.75, 0.25], values=often))
     assert ("one or two", "all") in found
     found = said(invoke, "--group", "often=5:9", "--by", "region", "--normal")
-    agree(found["often", "south"], inference.group_share(counts[1], 2.0, members=often, method="normal"))
+    agree(found["often", "south"], inference.linear_functional(counts[1], 2.0, values=often, method="normal"))
     agree(found["often", "north less south"], inference.difference(*counts, 2.0, values=often, method="normal"))
     out = invoke.done("estimate", "s.csv", *READ, *flags, "--by", "region", "--out", "o.csv", "--plot", "o.png")
     assert "o.png" in out
@@ -158,7 +158,7 @@ def test_without_a_statement_shares_are_told_by_level(invoke, survey):
     largest = np.argsort(-np.bincount(reports, minlength=10), kind="stable")[:2]
     assert {name for name, _ in found} == {str(place) for place in largest}
     counts = np.bincount(reports[region == 1], minlength=10)
-    agree(found[str(largest[0]), "south"], inference.group_share(counts, 2.0, members=np.arange(10) == largest[0]))
+    agree(found[str(largest[0]), "south"], inference.linear_functional(counts, 2.0, values=np.arange(10) == largest[0]))
 
 
 @pytest.mark.long

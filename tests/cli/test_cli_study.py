@@ -16,7 +16,6 @@ from rrjax.data.errors import StudyError
 from rrjax.study.arguments import Progress
 
 xr = pytest.importorskip("xarray")
-pytest.importorskip("typer")
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -71,7 +70,6 @@ def own(tmp_path):
     return tmp_path / "own.toml"
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_a_study_of_ones_own(own, tmp_path, cache):
@@ -253,7 +251,6 @@ def test_figures_of_the_paper(tmp_path, cache):
     assert base64.b64encode((tmp_path / "figures" / "figure-1.png").read_bytes()).decode() in report
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_quick(tmp_path):

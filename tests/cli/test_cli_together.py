@@ -16,7 +16,6 @@ import time
 import pytest
 
 pytest.importorskip("xarray")
-pytest.importorskip("typer")
 
 from rrjax.cli import running as running_module
 
@@ -106,7 +105,6 @@ def running(started, folder):
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "standing"])
 @pytest.mark.parametrize("lost", [0, 1])
 def test_the_others_end_when_a_process_is_lost_and_all_go_on(start, tmp_path, lost, number):
@@ -133,7 +131,6 @@ def test_the_others_end_when_a_process_is_lost_and_all_go_on(start, tmp_path, lo
 
 
 @pytest.mark.full
-@pytest.mark.long
 def test_a_process_that_is_terminated_ends(start, tmp_path):
     port = free_port()
     pair = [start(port, i, seconds=0.05) for i in (0, 1)]
@@ -143,7 +140,6 @@ def test_a_process_that_is_terminated_ends(start, tmp_path):
     told_of_a_loss(pair[0])
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_a_process_that_fails_alone_does_not_wait_for_the_others(start):
     port = free_port()
@@ -152,7 +148,6 @@ def test_a_process_that_fails_alone_does_not_wait_for_the_others(start):
     told_of_a_loss(first)
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.parametrize("process", [0, 1])
 def test_nobody_else_comes(start, process):

@@ -272,7 +272,6 @@ def test_where_it_is_undetermined_a_hidden_holder_is_covered():
 
 
 @pytest.mark.full
-@pytest.mark.long
 def test_smooth_shares_of_many_users_are_as_close_as_by_the_inversion():
     shares = -np.log1p(-(np.arange(200) + 0.5) / 200)
     shares = jnp.asarray(shares / shares.sum(), FLOAT)
@@ -300,7 +299,6 @@ def errors(size, number, epsilon, s, seeds=12):
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "number", "epsilon", "s", "factor"),
     [
@@ -386,7 +384,6 @@ def test_where_one_category_holds_all_it_is_found(size, number, epsilon):
     assert total[0] <= 1.5 * total[1]  # the estimate of before was 13 times as far in the first case
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_variances_are_those_of_the_errors():
     """Realized squared errors over the sums of the variances; their means within a factor of two."""
@@ -435,7 +432,6 @@ def test_float32_is_as_close(size, number, bound):
 
 
 @pytest.mark.once
-@pytest.mark.long
 @pytest.mark.full
 def test_several_devices_at_once_do_not_wait_for_each_other():
     """Batches of factorizations did, for ever: each takes the threads that the others need."""
@@ -477,7 +473,6 @@ def errors_of_both(shares, number, epsilon):
     return np.asarray(_errors(jax.random.split(jax.random.key(0), 10), true, jnp.asarray(epsilon, FLOAT)))
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])
 def test_where_neighbours_are_alike_it_is_three_times_as_close(epsilon):
@@ -522,7 +517,6 @@ def test_a_spike_on_a_smooth_curve_is_kept():
     assert found.beliefs[2] > 0.9
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_batches_and_reflections_and_tallies_change_nothing():
     counts = rrjax.simulate.counts(jax.random.key(0), bell(60), 20_000, 1.5)

@@ -19,10 +19,6 @@ def kl(e, t):
 
 METRICS = {
     "squared_error": (metrics.squared_error, lambda e, t: ((e - t) ** 2).sum()),
-    "squared_error_per_category": (
-        metrics.squared_error_per_category,
-        lambda e, t: ((e - t) ** 2).mean(),
-    ),
     "total_variation": (metrics.total_variation, lambda e, t: abs(e - t).sum() / 2),
     "max_error": (metrics.max_error, lambda e, t: abs(e - t).max()),
     "kl_divergence": (metrics.kl_divergence, kl),

@@ -164,7 +164,6 @@ def test_channels_are_those_of_the_mechanisms():
 
 
 @pytest.mark.work
-@pytest.mark.long
 def test_p_values_are_about_uniform_under_a_tree_and_small_for_a_cycle():
     """Of 40 collections, with 99 draws each; Kolmogorov's test at 1 %."""
     tree, _ = random_tree((2, 2, 2), ((0, 1), (1, 2)), 5, noise=0.2)

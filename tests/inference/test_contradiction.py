@@ -167,7 +167,6 @@ def test_honest_reports_are_not_rejected(kind, shares):
                 assert (p_values <= level).mean() <= level + 3 * np.sqrt(level / draws), (epsilon, name, level)
 
 
-@pytest.mark.long
 @pytest.mark.work  # compiled as users do it: only optimized programs round so
 @pytest.mark.parametrize("size", [3, 5])
 def test_categories_that_are_all_rare_are_possible(size):

@@ -19,7 +19,6 @@ from rrjax.inference import (
     Posterior,
     covariance,
     difference,
-    group_share,
     intervals,
     linear_functional,
     quantile,
@@ -71,18 +70,18 @@ def test_one_category_has_its_own_interval(estimand):
     for given in ((COUNTS, EPSILON), (tally, None)):
         limits = intervals(*given, estimand=estimand)
         for category in range(2):
-            share = group_share(*given, members=np.arange(4) == category, estimand=estimand)
+            share = linear_functional(*given, values=np.arange(4) == category, estimand=estimand)
             np.testing.assert_allclose([share.lower, share.upper], [limits.lower[category], limits.upper[category]],
                                        rtol=RTOL, atol=RTOL)  # fmt: skip
             assert float(share.value) == pytest.approx(float(rrjax.inv(*given)[category]), rel=RTOL)
-            others = group_share(*given, members=np.arange(4) != category, estimand=estimand)
+            others = linear_functional(*given, values=np.arange(4) != category, estimand=estimand)
             np.testing.assert_allclose([others.lower, others.upper, others.value],
                                        [1 - share.upper, 1 - share.lower, 1 - share.value], atol=RTOL)  # fmt: skip
 
 
 def test_a_group_has_the_limits_of_clopper_and_pearson():
     members = np.asarray([True, False, True, True])
-    found = group_share(COUNTS, EPSILON, members=members, level=0.9)
+    found = linear_functional(COUNTS, EPSILON, values=members, level=0.9)
     number, total = COUNTS[members].sum(), COUNTS.sum()
     e1 = math.expm1(EPSILON)
     for limit, chance in (
@@ -409,12 +408,6 @@ def test_what_is_wrong_is_named():
         linear(values=[1, 2, 3, 4], method="wald")
     with refused("level"):
         linear(values=[1, 2, 3, 4], level=95)
-    with refused("members"):
-        group_share(COUNTS, 1.0, members=np.zeros(4, bool))
-    with refused("members"):
-        group_share(COUNTS, 1.0, members=np.ones(4, bool))
-    with refused("members"):
-        group_share(COUNTS, 1.0, members=[0, 1])
     with refused("second"):
         difference(COUNTS, COUNTS[:3], 1.0, values=NUMBERS)
     with refused("epsilon"):

@@ -10,7 +10,7 @@ from cases import FLOAT, INT, X64
 from refusals import refused
 from scipy import stats
 
-from rrjax.inference import difference, group_share, linear_functional, stratified
+from rrjax.inference import difference, linear_functional, stratified
 from rrjax.mechanisms import ForcedResponse, NegativeQuestion, OptimizedUnaryEncoding, RandomizedResponse
 
 COUNTS, LATER = np.asarray([520, 290, 100, 190, 150], INT), np.asarray([220, 290, 200, 190, 450], INT)
@@ -46,8 +46,8 @@ def test_a_design_with_the_law_of_randomized_response_has_its_intervals(method, 
     if method == "normal":
         options["method"] = "exact"
         same(
-            group_share(first, members=MEMBERS, mechanism=LIKE, estimand=estimand),
-            group_share(COUNTS, EPSILON, members=MEMBERS, estimand=estimand),
+            linear_functional(first, values=MEMBERS, mechanism=LIKE, estimand=estimand),
+            linear_functional(COUNTS, EPSILON, values=MEMBERS, estimand=estimand),
         )
 
 
@@ -117,10 +117,10 @@ def test_intervals_and_errors_of_designs_by_exact_laws(design):
     def of(function, **options):
         return jax.jit(jax.vmap(lambda tally: function(tally, mechanism=design, level=LEVEL, **options)))(tallies)
 
-    mean, share = of(linear_functional, values=numbers), of(group_share, members=group)
+    mean, share = of(linear_functional, values=numbers), of(linear_functional, values=group)
     normal = of(linear_functional, values=numbers, method="normal")
     ours = of(linear_functional, values=numbers, method="normal", estimand="users")
-    exact = of(group_share, members=group, estimand="users")
+    exact = of(linear_functional, values=group, estimand="users")
     # Each answer stands for an unbiased number.
     channel = np.asarray(design.channel(), float)
     scores = np.linalg.solve(channel, numbers.astype(float))

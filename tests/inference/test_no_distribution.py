@@ -9,7 +9,6 @@ import rrjax
 from rrjax import Tally
 from rrjax.inference import (
     difference,
-    group_share,
     intervals,
     linear_functional,
     quantile,
@@ -34,12 +33,12 @@ def has_no_interval(found):
 def test_tallies_with_too_many_or_too_few_supports(each):
     tally = Tally([each] * 4, num_users=1000, p=0.9, q=0.1)
     assert has_no_interval(linear_functional(tally, values=NUMBERS))
-    assert has_no_interval(group_share(tally, members=[True, True, False, False]))
+    assert has_no_interval(linear_functional(tally, values=[True, True, False, False]))
     assert has_no_interval(difference(tally, tally, values=NUMBERS))
     assert has_no_interval(stratified([tally, tally], shares=[0.5, 0.5], values=NUMBERS))
     if each == 30:  # impossible for each category alone
         assert has_no_interval(intervals(tally))
-        assert has_no_interval(group_share(tally, members=LAST))
+        assert has_no_interval(linear_functional(tally, values=LAST))
         assert [int(limit) for limit in quantile(tally)] == [-1] * 3
 
 
@@ -47,7 +46,7 @@ def test_tallies_with_too_many_or_too_few_supports(each):
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_counts_of_one_category_alone(estimand):
     for method in ("exact", "conservative", "normal"):
-        found = group_share(ONE_ANSWER, 1.0, members=LAST, method=method, estimand=estimand)
+        found = linear_functional(ONE_ANSWER, 1.0, values=LAST, method=method, estimand=estimand)
         assert has_no_interval(found), method
     assert has_no_interval(intervals(ONE_ANSWER, 1.0, estimand=estimand))
     assert [int(limit) for limit in quantile(ONE_ANSWER, 1.0, estimand=estimand)] == [-1] * 3
@@ -84,7 +83,7 @@ def test_limits_never_cross():
         counts = support.at[3].add(1)
         return (
             linear_functional(tally, values=NUMBERS)[2:],
-            group_share(tally, members=LAST)[2:],
+            linear_functional(tally, values=LAST)[2:],
             difference(tally, tally, values=NUMBERS)[2:],
             linear_functional(counts, 0.5, values=NUMBERS, method="normal")[2:],
             intervals(counts, 0.5),

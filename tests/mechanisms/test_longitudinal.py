@@ -673,7 +673,6 @@ def test_several_rounds_are_collected_by_their_law(kind):
     np.testing.assert_allclose(shares, users / 500, rtol=10 * TIGHT, atol=10 * TIGHT)
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.parametrize("kind", [LongitudinalRandomizedResponse, SOUE])
 def test_simulated_users_have_the_law_of_several_rounds(kind):

@@ -236,10 +236,9 @@ def test_the_inversion_of_many_reports_is_unbiased(kind):
     assert (np.abs(found - truth) < 4 * errors).all()
 
 
-@pytest.mark.full
+@pytest.mark.full  # two thousand collections of ten thousand users of each mechanism
 @pytest.mark.work
 @pytest.mark.once
-@pytest.mark.long  # two thousand collections of ten thousand users of each mechanism
 @every
 def test_the_error_of_whole_collections(kind):
     size, users, turns = 20, 10_000, 2000
@@ -253,9 +252,8 @@ def test_the_error_of_whole_collections(kind):
     assert totals.mean() == pytest.approx(wanted, rel=0.03)
 
 
-@pytest.mark.work
+@pytest.mark.work  # two thousand collections of a thousand users of each mechanism
 @pytest.mark.once
-@pytest.mark.long  # two thousand collections of a thousand users of each mechanism
 @every
 def test_the_error_of_users_one_by_one(kind):
     """As above, of reports that each user makes, and that are counted: what `collect` draws by its law is not that."""
@@ -270,9 +268,8 @@ def test_the_error_of_users_one_by_one(kind):
     assert totals.mean() == pytest.approx(wanted, rel=0.03)
 
 
-@pytest.mark.full
+@pytest.mark.full  # four thousand collections of each mechanism
 @pytest.mark.work
-@pytest.mark.long  # four thousand collections of each mechanism
 @pytest.mark.once
 @enumerable
 def test_collections_have_the_law_of_their_reports(kind):
@@ -285,8 +282,7 @@ def test_collections_have_the_law_of_their_reports(kind):
     check_covariance(drawn, true @ law @ there, np.einsum("v,vij->ij", true.astype(float), np.asarray(each)))
 
 
-@pytest.mark.work
-@pytest.mark.long  # four thousand collections, in both ways
+@pytest.mark.work  # four thousand collections, in both ways
 @pytest.mark.once
 def test_collections_of_local_hashing_have_the_law_of_their_reports():
     mechanism, true = LocalHashing(4, 1.0), np.asarray([20, 10, 0, 0], INT)

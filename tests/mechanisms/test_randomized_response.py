@@ -90,14 +90,15 @@ def test_simulated_epsilon_never_exceeds_the_one_asked_for(num_categories, epsil
 @example(2, math.log(3))
 @example(2, 35.0)
 def test_secure_epsilon_never_exceeds_the_one_asked_for(num_categories, epsilon):
-    keep = secure.keep_threshold(num_categories, epsilon)
+    keep = secure.base.keep_threshold(num_categories, epsilon)
     assert 0 < keep < 2**128
     assert (2**128 - keep) % num_categories == 0
     effective = delivered(num_categories, keep, 2**128)
     assert effective <= epsilon
     assert (epsilon - effective) / epsilon < 2**-40
-    assert secure.effective_epsilon(num_categories, keep) <= epsilon
-    assert secure.effective_epsilon(num_categories, keep) == pytest.approx(float(effective), rel=1e-14)
+    found = secure.client("randomized-response", num_categories, epsilon).effective_epsilon
+    assert found <= epsilon
+    assert found == pytest.approx(float(effective), rel=1e-14)
 
 
 @pytest.mark.parametrize("epsilon", [50.0, 800.0, math.inf])
@@ -137,7 +138,7 @@ def simulated(values, num_categories, epsilon):
 def collected(values, num_categories, epsilon, monkeypatch):
     rng = np.random.default_rng(1)
     monkeypatch.setattr("os.urandom", rng.bytes)
-    return secure.randomize(values, num_categories, epsilon)
+    return secure.client("randomized-response", num_categories, epsilon).randomize(values)
 
 
 @pytest.fixture(params=["simulated", "collected"])
@@ -235,14 +236,14 @@ def test_jit_and_vmap_draw_the_same_reports():
 
 @pytest.mark.parametrize("num_categories", [2, 5, 41_270, BIG])
 def test_exact_boundaries_of_the_secure_decision(num_categories, monkeypatch):
-    keep = secure.keep_threshold(num_categories, 1.0)
+    keep = secure.base.keep_threshold(num_categories, 1.0)
     draws = {0: 1, keep - 1: 1, keep: 0, keep + 1: 1, keep + num_categories - 1: num_categories - 1}
     draws |= {keep + num_categories: 0, 2**128 - 1: num_categories - 1}
     if num_categories > 2:
         draws[keep + 2] = 2
     bits = np.array([divmod(draw, 2**64) for draw in draws], np.uint64)
     monkeypatch.setattr("os.urandom", lambda size: bits.tobytes()[:size])
-    reports = secure.randomize(np.ones(len(draws), int), num_categories, 1.0)
+    reports = secure.client("randomized-response", num_categories, 1.0).randomize(np.ones(len(draws), int))
     assert reports.tolist() == list(draws.values())
 
 
@@ -256,7 +257,7 @@ def test_secure_draws_are_chunked_without_a_seam(monkeypatch):
 
 def test_secure_randomization_is_not_seeded():
     values = np.zeros(64, int)
-    draws = {secure.randomize(values, 1000, 0.1).tobytes() for _ in range(3)}
+    draws = {secure.client("randomized-response", 1000, 0.1).randomize(values).tobytes() for _ in range(3)}
     assert len(draws) == 3
 
 
@@ -295,14 +296,14 @@ def test_values_that_are_not_integers_are_refused(values, randomizer):
 
 @pytest.mark.parametrize("num_categories", [1, 0, -3, 2.0, True, "4", None, 2**31])
 def test_bad_domains_are_refused(num_categories):
-    for build in (lambda k: RandomizedResponse(k, 1.0), lambda k: secure.keep_threshold(k, 1.0)):
+    for build in (lambda k: RandomizedResponse(k, 1.0), lambda k: secure.base.keep_threshold(k, 1.0)):
         with refused("num_categories"):
             build(num_categories)
 
 
 @pytest.mark.parametrize("epsilon", [0, 0.0, -1.0, math.nan, -math.inf, np.float32(0)])
 def test_impossible_epsilons_are_refused(epsilon):
-    for build in (RandomizedResponse, secure.keep_threshold):
+    for build in (RandomizedResponse, secure.base.keep_threshold):
         with refused("epsilon"):
             build(4, epsilon)
 
@@ -310,15 +311,15 @@ def test_impossible_epsilons_are_refused(epsilon):
 def test_epsilons_that_random_bits_cannot_deliver_are_refused():
     for epsilon in (40.0, 800.0, math.inf):
         with refused("epsilon", value=epsilon):
-            secure.keep_threshold(4, epsilon)
+            secure.base.keep_threshold(4, epsilon)
     for num_categories, epsilon in ((4, 1e-40), (BIG, 1e-25), (2**31 - 1, 1e-12)):
         with refused("epsilon", value=epsilon):
-            secure.keep_threshold(num_categories, epsilon)
+            secure.base.keep_threshold(num_categories, epsilon)
 
 
 def test_peers_rounding_of_epsilon_does_not_happen_here():
     # A published client rounds to two decimals on the way to a probability: ε = 12 gave no privacy at all.
-    noise = [2**128 - secure.keep_threshold(4, e) for e in (12.0, 12.001)]
+    noise = [2**128 - secure.base.keep_threshold(4, e) for e in (12.0, 12.001)]
     assert noise[0] / noise[1] == pytest.approx(math.exp(0.001), rel=1e-4)
 
 

@@ -93,7 +93,6 @@ def test_without_noise_it_is_the_regression_on_the_values():
     assert "x3" in summary(found)
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_reports_taken_as_values_give_too_small_effects():
     known, reports, _ = survey(30_000, missing=0)

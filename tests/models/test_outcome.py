@@ -104,7 +104,6 @@ def test_without_covariates_the_means_of_the_answers_differ():
 
 
 @pytest.mark.full
-@pytest.mark.long
 def test_effects_are_found_and_their_intervals_cover():
     """Over 400 fits, a dozen seconds of compilation and work."""
     true = jnp.asarray(EFFECTS, FLOAT)
@@ -144,8 +143,6 @@ def test_what_is_wrong_is_named():
         fit_outcome(np.ones(50), *given)
     with refused("outcome"):
         fit_outcome(outcome[:40], *given)
-    with refused(number=1):
-        fit_outcome(outcome, *given, max_iters=1)
     with pytest.raises(
         ValueError, match=r"no maximum was found in \d+ steps \(.*\)\. The reports may say next to nothing"
     ):

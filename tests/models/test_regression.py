@@ -214,7 +214,6 @@ def test_solvers_agree():
     for more, message in (
         ({"solver": "bfgs"}, '"newton" or "l-bfgs"'),
         ({"covariance": "none", "reduce_bias": True}, "reduce_bias needs a covariance"),
-        ({"max_iters": 2}, "not converged after 2 steps"),
     ):
         with pytest.raises(ValueError, match=message):
             fit(covariates, reports, **given, **more)
@@ -343,7 +342,6 @@ def test_tests_compare_regressions():
         likelihood_ratio_test(whole, fit(covariates[:1000, :1], reports[:1000], 3.0, num_categories=4))
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_score_tests_see_what_was_left_out():
     """Ten seconds of compilation: two mechanisms, each fitted with both numbers of covariates."""
@@ -369,8 +367,6 @@ def test_score_tests_see_what_was_left_out():
     result = fit(binary, reports, mechanism)
     with refused(reason="groups", number=2):
         goodness_of_fit_test(result, binary, reports, mechanism, groups=binary[:, 0])
-    with refused("num_groups"):
-        goodness_of_fit_test(whole, covariates, reports, mechanism, num_groups=1)
     with refused("covariates"):
         score_test(whole, covariates[:, 0], square, reports, mechanism)
 

@@ -26,7 +26,6 @@ DEFAULT = {
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.parametrize("size", [8, 70_000])
 def test_no_public_function_multiplies_float32_below_its_precision(size):
     found = meshes.problems("products", size)

@@ -13,12 +13,11 @@ import pytest
 from cases import FLOAT
 
 import rrjax
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 
 
 def line(name):
-    @register(data_fields=["slope", "start"], meta_fields=["number"])
-    @dataclasses.dataclass(frozen=True)
+    @pytree("number")
     class Line:
         number: int
         start: float
@@ -33,9 +32,9 @@ def test_an_instance_passes_through_transformations():
     given = kind(3, 1.0, 2.0)
     doubled = jax.jit(lambda tree: jax.tree.map(lambda leaf: 2 * leaf, tree))(given)
     assert (doubled.number, float(doubled.start), float(doubled.slope)) == (3, 2.0, 4.0)
-    assert jax.tree.leaves(given) == [2.0, 1.0]
+    assert jax.tree.leaves(given) == [1.0, 2.0]
     (path, _), _ = jax.tree_util.tree_leaves_with_path(given)
-    assert jax.tree_util.keystr(path) == ".slope"
+    assert jax.tree_util.keystr(path) == ".start"
     many = jax.vmap(lambda start: kind(3, start, start))(jnp.arange(4.0))
     assert many.start.shape == (4,)
     assert jax.tree.structure(given) == jax.tree.structure(doubled) != jax.tree.structure(kind(4, 1.0, 2.0))

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.once
 
 # The sizes are on both sides of each switch of a program: 64 terms, 1,024 cells, 4,096 users, 2¹⁶ sorted numbers.
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("way", "size", "x64"),
     [*((way, 8, "0") for way in meshes.WAYS), ("shard_map, vmap", 100, "1"), ("shard_map, vmap", 70_000, "0")],

@@ -56,7 +56,7 @@ def test_the_bound_covers_at_its_level():
 @every
 def test_clients_are_below_their_epsilon_and_close(name, urandom):
     client = secure.client(name, 6, 1.0)
-    result = audit.audit_mechanism(client, num_draws=200_000)
+    result = audit.audit(client, num_draws=200_000)
     assert result.claimed == client.effective_epsilon
     assert 0.9 < result.lower <= result.claimed
     assert not result.violated
@@ -68,13 +68,12 @@ def test_clients_are_below_their_epsilon_and_close(name, urandom):
     assert result.event == [2 if result.likelier < result.other else 1]
 
 
-@pytest.mark.full
+@pytest.mark.full  # twenty million reports of each mechanism
 @pytest.mark.work
 @pytest.mark.once
-@pytest.mark.long  # twenty million reports of each mechanism
 @every
 def test_ten_million_reports_come_within_a_hundredth(name, urandom):
-    result = audit.audit_mechanism(secure.client(name, 4, 1.0), num_draws=10_000_000)
+    result = audit.audit(secure.client(name, 4, 1.0), num_draws=10_000_000)
     assert 0.99 < result.lower <= result.claimed
 
 
@@ -83,11 +82,11 @@ def test_ten_million_reports_come_within_a_hundredth(name, urandom):
 )
 def test_mechanisms_are_audited_by_their_own_reports(name):
     mechanism = MECHANISMS[name](4, 1.0)
-    result = audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2))
+    result = audit.audit(mechanism, num_draws=100_000, values=(1, 2))
     assert {result.likelier, result.other} == {1, 2}
     assert result.claimed == 1.0
     assert 0.9 < result.lower < 1.0
-    assert result == audit.audit_mechanism(mechanism, num_draws=100_000, values=(1, 2))
+    assert result == audit.audit(mechanism, num_draws=100_000, values=(1, 2))
 
 
 def test_an_event_is_found_among_the_reports_themselves(urandom):
@@ -188,13 +187,12 @@ def test_batches_bound_the_memory_and_change_nothing_else(monkeypatch):
     assert result.counts == (1000, 1000)
 
 
-@pytest.mark.work
+@pytest.mark.work  # it draws a million reports of a thousand bits
 @pytest.mark.once
-@pytest.mark.long  # it draws a million reports of a thousand bits
 def test_memory_is_bounded(urandom):
     client = secure.client("optimized-unary-encoding", 1000, 1.0)
     tracemalloc.start()
-    audit.audit_mechanism(client, num_draws=300_000)
+    audit.audit(client, num_draws=300_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200e6
@@ -221,8 +219,8 @@ def all_different():
         (lambda: audit.audit(lambda v: v[:3], values=[0, 1], num_draws=20), "draw"),
         (lambda: audit.audit(lambda v: [1, 2], values=[0, 1], num_draws=20), "draw"),
         (lambda: audit.audit(all_different(), values=[0, 1], num_draws=300_000), "event"),
-        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 2)), "values"),
-        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values=(2, 4)), "values"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), values=(2, 2)), "values"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), values=(2, 4)), "values"),
         (lambda: audit.audit("abc", values=[0, 1]), "draw"),
         (lambda: audit.audit(lambda v: v, values=[0, 1], event="abc"), "event"),
         (lambda: audit.audit(lambda v: v, values=[0, 1], num_draws="abc"), "num_draws"),
@@ -232,9 +230,8 @@ def all_different():
         (lambda: audit.audit(lambda v: v, values=5), "values"),
         (lambda: audit.audit(lambda v: v, values=[[1], [2]]), "values"),
         (lambda: audit.audit(lambda v: v, num_categories="abc"), "num_categories"),
-        (lambda: audit.audit_mechanism("abc"), "mechanism"),
-        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), num_draws="abc"), "num_draws"),
-        (lambda: audit.audit_mechanism(secure.client("hadamard-response", 4, 1.0), values="abc"), "values"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), num_draws="abc"), "num_draws"),
+        (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), values="abc"), "values"),
         (lambda: audit.audit(secure.client("hadamard-response", 4, 1.0), values=[2]), "values"),
         (lambda: audit.draws_needed("abc", 0.9), "claimed"),
         (lambda: audit.draws_needed(1.0, 1.0), "level"),
@@ -348,7 +345,7 @@ def test_a_planted_leak_of_a_client_is_found(name, urandom):
     client.supports = lambda reports, value, supports=client.supports: supports(
         reports.reshape(len(reports), *client.shape), value
     )
-    result = audit.audit_mechanism(client, num_draws=4000)
+    result = audit.audit(client, num_draws=4000)
     assert result.violated
     assert told in (result.likelier, result.other)
 

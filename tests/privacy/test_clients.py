@@ -32,7 +32,7 @@ from rrjax.mechanisms import (
     UnrelatedQuestion,
     Warner,
 )
-from rrjax.privacy.audit import audit_mechanism
+from rrjax.privacy.audit import audit
 from rrjax.privacy.clients.base import below, numbers_below
 from rrjax.privacy.clients.table import CLIENTS, Answers
 
@@ -223,15 +223,6 @@ def test_clients_of_numbers_deliver_what_is_asked(name):
             assert secure.client(name, **client.parameters).parameters == client.parameters
 
 
-def test_thresholds_that_are_none_deliver_nothing_that_is_said():
-    assert secure.effective_epsilon(4, 0) == 0
-    assert secure.keep_threshold(np.int64(4), 1.0) == secure.keep_threshold(4, 1.0)
-    assert secure.effective_epsilon(np.int64(4), 2**100) == secure.effective_epsilon(4, 2**100)
-    for keep in (-1, 2**128, 0.5, True, None):
-        with refused("keep"):
-            secure.effective_epsilon(4, keep)
-
-
 def test_an_epsilon_between_two_floats_is_rounded_down():
     for epsilon in (Decimal("0.1"), Fraction(1, 10), Fraction(1, 3), Decimal(2) / 3):
         client = secure.client("randomized-response", 4, epsilon)
@@ -367,7 +358,7 @@ def test_numbers_have_their_law(name, seeded):
 
 @ordered
 def test_an_audit_of_numbers_finds_most_of_epsilon(name, seeded):
-    found = audit_mechanism(secure.client(name, 8, 1.0), num_draws=200_000)
+    found = audit(secure.client(name, 8, 1.0), num_draws=200_000)
     assert 0.9 < found.lower <= found.claimed
     assert not found.violated
 
@@ -557,7 +548,7 @@ def test_the_epsilon_of_answers_is_exact():
     client = Answers("x", np.array([[0.75, 0.25], [0.25, 0.75]]), {})
     assert client.likelihood_ratio == Fraction(3)
     assert client.effective_epsilon <= math.log(3)
-    found = audit_mechanism(client, 100_000)
+    found = audit(client, num_draws=100_000)
     assert not found.violated
     assert found.lower > 1.05
 

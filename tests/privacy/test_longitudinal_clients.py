@@ -106,7 +106,7 @@ def test_one_report_never_delivers_more_than_the_first_epsilon():
         last = 10 ** draw.uniform(-4, 1.3)
         first = last * draw.choice([draw.random(), 1e-3, 0.5, 1 - 1e-6])
         second = second_epsilon(size, last, first)
-        keep = math.prod(Fraction(secure.keep_threshold(size, each), 2**128) for each in (last, second))
+        keep = math.prod(Fraction(secure.base.keep_threshold(size, each), 2**128) for each in (last, second))
         ratio = 1 + size * keep / (1 - keep)
         with mpmath.workdps(80):
             delivered = mpmath.log1p(mpmath.mpf((ratio - 1).numerator) / (ratio - 1).denominator)

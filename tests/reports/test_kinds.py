@@ -18,8 +18,9 @@ from rrjax.data.errors import ArgumentError, Contradiction, DataError, naming_fl
 from rrjax.io.domain import Domain  # noqa: E402
 from rrjax.mechanisms import TWO_SAMPLES, AnchoredCrosswise  # noqa: E402
 from rrjax.models import fit  # noqa: E402
-from rrjax.reports import Groups, Rounds, TwoSampleReports, TwoSampleShares  # noqa: E402
+from rrjax.reports import Groups, Rounds, TwoSampleReports  # noqa: E402
 from rrjax.reports.kind import NoSuchQuestion  # noqa: E402
+from rrjax.reports.two_samples import TwoSampleShares  # noqa: E402
 
 pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
 APPS = ["maps", "news", "chat"]

@@ -290,7 +290,6 @@ def test_binomials_of_all_sizes_side_by_side():
 
 @pytest.mark.full
 @pytest.mark.work
-@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("mean", [16, 16.5, 40.3, 1024, 1030.7])
 def test_rejection_by_many_draws(mean):
@@ -416,7 +415,6 @@ def covariance_of_steps():
 
 
 @pytest.mark.work
-@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("trials", "expected", "way"),

@@ -147,7 +147,6 @@ def test_totals_are_exact():
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("num_categories", [2, 50, 1000, 10_000])
 def test_totals_are_exact_for_more_sizes(num_categories):
@@ -156,7 +155,6 @@ def test_totals_are_exact_for_more_sizes(num_categories):
 
 @pytest.mark.full
 @pytest.mark.work
-@pytest.mark.long
 @pytest.mark.once
 def test_totals_are_exact_for_very_many_categories():
     check_totals(BIG, [1000, 10**6, 2**31 - 1], [1.0, np.inf])
@@ -235,7 +233,6 @@ def moments_of_a_user(theta, epsilon):
 
 
 @pytest.mark.work
-@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("num_users", "epsilon"),

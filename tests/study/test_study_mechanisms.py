@@ -1,6 +1,5 @@
 """Studies over mechanisms: the same users for all of them, tallies with the error of their rates, clear refusals."""
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -23,7 +22,7 @@ from rrjax.cli.design import randomizer_name
 from rrjax.data.tally import Rates, Tally
 from rrjax.figures.curves import real_data
 from rrjax.mechanisms import MECHANISMS, ProjectiveGeometry, SubsetSelection
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.study import Study, StudyError, drawings, ranking, ranking_rows, read_study
 from rrjax.study.arguments import Configuration
 from rrjax.study.checkpoint import name_of_group
@@ -266,8 +265,7 @@ def test_figures_are_of_one_mechanism(two):
     assert found[2].draw().axes
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class Half(rrjax.mechanisms.RandomizedResponse):
     """Randomized response at a share of ε."""
 
@@ -294,7 +292,6 @@ def test_own_mechanisms_are_told_apart_by_their_code(monkeypatch):
 
 
 @pytest.mark.full
-@pytest.mark.long
 def test_the_inversion_has_the_error_of_the_rates():
     K, N, seeds = 6, 70, 300
     every = {name: name for name in MECHANISMS if name != "projective-geometry-response"} | PLANES
@@ -309,7 +306,6 @@ def test_the_inversion_has_the_error_of_the_rates():
 
 
 @pytest.mark.full
-@pytest.mark.long
 @pytest.mark.parametrize("truth", ["distribution", "given users"])
 def test_other_truths_have_their_error_too(truth):
     K, N = 6, 70
@@ -406,7 +402,6 @@ np.save(sys.argv[1], result.mse_seeds.values)
 """
 
 
-@pytest.mark.long
 @pytest.mark.full
 @pytest.mark.once
 def test_devices_do_not_change_a_bit(tmp_path):

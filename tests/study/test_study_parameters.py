@@ -77,7 +77,6 @@ def test_the_error_of_several_rounds():
     assert error_of_rounds(5) > 1.5 * error_of_rounds(1) / 5  # far from five times as many users
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_all_protocols_in_a_file(tmp_path):
     file = tmp_path / "study.toml"
@@ -107,7 +106,6 @@ def error_of_columns(*epsilons):
     return ((first @ law @ second.T) - THETA**2).sum() / USERS
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_the_error_of_the_joint_inversion():
     mechanism = {"apart": APART, "split": APART | {"split": [1, 3]}}
@@ -125,7 +123,6 @@ def margins(counts, epsilon):
     return (table.sum(1)[:, None] * table.sum(0)).ravel()
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_estimators_are_those_of_joint_reports(tmp_path):
     names = ["inv", "inv_n", "inv_p", "base_pos", "ibu", "mle", "joint_bayes"]
@@ -158,7 +155,6 @@ def test_estimators_are_those_of_joint_reports(tmp_path):
         of_columns(mechanism={"apart": APART | {"split": [2, 1]}}, num_seeds=3).run(seed=2, folder=tmp_path)
 
 
-@pytest.mark.long
 @pytest.mark.full
 def test_beside_other_mechanisms_in_a_file(tmp_path):
     file = tmp_path / "study.toml"

@@ -29,12 +29,11 @@ from rrjax.mechanisms.longitudinal.protocol import (
 )
 from rrjax.mechanisms.mechanism import LogRows, PureMechanism, log_gain, numbers_if
 from rrjax.mechanisms.unary import SymmetricUnaryEncoding
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sums import expm1_epsilon
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "num_bits"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "num_bits")
 class BitFlipping(PureMechanism):
     """One round of d-bit flipping: one bit for each of d random categories, by symmetric unary encoding.
 
@@ -117,8 +116,7 @@ class BitFlipping(PureMechanism):
         return jnp.asarray(reports)
 
 
-@register(data_fields=["epsilon"], meta_fields=["num_categories", "num_bits"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "num_bits")
 class LongitudinalBitFlipping(Protocol):
     """d-bit flipping with permanent memoization (dBitFlipPM). A pytree, ε∞ its leaf.
 

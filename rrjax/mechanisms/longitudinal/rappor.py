@@ -8,7 +8,6 @@ Bloom filter itself: every report spends ε₁ anew, without a limit.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from functools import partial
@@ -33,9 +32,9 @@ from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, odds_ratio
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.products import einsum, matmul
-from rrjax.numerics.pytrees import exportable, register
+from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import take_at
-from rrjax.numerics.solvers import Regression, least_squares
+from rrjax.numerics.solvers import LeastSquares, least_squares
 
 
 @exportable
@@ -51,8 +50,7 @@ class CohortBits(NamedTuple):
     bits: Any
 
 
-@register(data_fields=["filters", "f", "p", "q"], meta_fields=["num_hashes"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_hashes")
 class Rappor:
     """RAPPOR: the client for simulations, and two decoders. A pytree; `num_hashes` is static.
 
@@ -201,7 +199,7 @@ class Rappor:
         users = numbers_if((cohorts >= 0) & (cohorts < number), users)
         return users, jnp.zeros((number, bits.shape[1]), jnp.int32).at[cohorts].add(bits.astype(jnp.int32))
 
-    def regression(self, reports: CohortBits | tuple[ArrayLike, ArrayLike], *, num_steps: int = 2000) -> Regression:
+    def regression(self, reports: CohortBits | tuple[ArrayLike, ArrayLike], *, num_steps: int = 2000) -> LeastSquares:
         """Shares of the candidates by least squares, from the frequency of each bit in each cohort.
 
         Minimizes Σ N_i·(y_ij − Σ_c X_ijc·θ_c)² over cohorts i and bits j, for θ not negative, where y are the counts
@@ -214,7 +212,7 @@ class Rappor:
             num_steps: Number of gradient steps. Static.
 
         Returns:
-            A `Regression`. The share of a candidate that sets no bit in any cohort with users is NaN, because the
+            A `LeastSquares`. The share of a candidate that sets no bit in any cohort with users is NaN, because the
             counts do not depend on it. All NaN for impossible traced probabilities or counts.
 
         Raises:

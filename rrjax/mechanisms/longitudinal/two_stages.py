@@ -23,7 +23,7 @@ from rrjax.mechanisms.longitudinal.protocol import Protocol, TwoStages, again, c
 from rrjax.mechanisms.mechanism import settled
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding, UnaryEncoding, as_bits, sum_of_bits
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import repeat, with_sharding_of
 from rrjax.numerics.sums import expm1_epsilon
 from rrjax.numerics.threefry import buckets_of
@@ -85,8 +85,7 @@ class Answers(TwoStages):
         return power(supported), all_answers
 
 
-@register(data_fields=["epsilon", "first_epsilon"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class LongitudinalRandomizedResponse(Answers):
     """Longitudinal randomized response (L-GRR, L-RR). A pytree; `num_categories` is static.
 
@@ -143,8 +142,7 @@ class LongitudinalRandomizedResponse(Answers):
         return self._powers(times_supported(self, seen), times_named(seen))
 
 
-@register(data_fields=["epsilon", "first_epsilon"], meta_fields=["num_categories", "num_buckets"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "num_buckets")
 class LongitudinalLocalHashing(Answers):
     """Longitudinal local hashing: LOLOHA; BiLOLOHA with two buckets. A pytree, ε∞ and ε₁ its leaves.
 
@@ -261,11 +259,7 @@ def times_named(answers: Int[Array, "N T"]) -> Int[Array, "N T"]:
     return jnp.sort(jnp.sum(answers[:, :, None] == answers[:, None, :], axis=2, dtype=jnp.int32), axis=1)
 
 
-@register(
-    data_fields=["epsilon", "first_epsilon"],
-    meta_fields=["num_categories", "permanent_encoding", "instantaneous_encoding"],
-)
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "permanent_encoding", "instantaneous_encoding")
 class LongitudinalUnaryEncoding(TwoStages):
     """Longitudinal unary encoding: L-SUE (basic RAPPOR), L-OUE, L-OSUE and L-SOUE. A pytree, ε∞ and ε₁ its leaves.
 
@@ -383,11 +377,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         return sum_of_bits(key, held, number, self.instantaneous, usable), number
 
 
-@register(
-    data_fields=["epsilon", "first_epsilon"],
-    meta_fields=["num_categories", "permanent_encoding", "instantaneous_encoding"],
-)
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories", "permanent_encoding", "instantaneous_encoding")
 class LongitudinalSymmetricUnaryEncoding(LongitudinalUnaryEncoding):
     """L-SUE, basic RAPPOR: `LongitudinalUnaryEncoding` with both encodings symmetric, under a name for files.
 
@@ -475,8 +465,7 @@ def odds_ratio(rates: Rates) -> Float[Array, ""]:
     return rates.truth / rates.always * (rates.total / rates.never)
 
 
-@register(data_fields=["epsilon", "rates_of_bits"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class ChainedUnaryEncoding(UnaryEncoding):
     """One round of two randomizations in a row: a unary encoding with the p and q of both.
 

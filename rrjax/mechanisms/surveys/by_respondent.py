@@ -19,11 +19,10 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally, count
 from rrjax.mechanisms.mechanism import LogRows, Mechanism
 from rrjax.mechanisms.surveys import groups
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 
 
-@register(data_fields=["designs", "which"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class ByRespondent(Mechanism):
     """Designs of which each respondent has one, such as direct questioning beside the crosswise model. A pytree.
 

@@ -18,7 +18,6 @@ steps towards s from below never pass it, and Σ θ_i(s) is convex, so steps fro
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -38,7 +37,7 @@ from rrjax.estimators import closed_form
 from rrjax.estimators.em import EMResult, ibu
 from rrjax.estimators.likelihood import certificate_of, rounding_of_slopes
 from rrjax.numerics.products import matmul
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import unsharded, with_sharding_of
 from rrjax.numerics.solvers import with_derivative
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
@@ -57,8 +56,7 @@ Part = TypeVar("Part")
 __all__ = ["inv", "mixture", "mle"]
 
 
-@register(data_fields=["scales"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class Stacked:
     """The linear map of G groups whose reports name one category each: multiples of I on top of each other."""
 

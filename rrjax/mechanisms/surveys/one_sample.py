@@ -36,7 +36,7 @@ from rrjax.mechanisms.surveys.design import (
     together,
     with_probability,
 )
-from rrjax.numerics.pytrees import register
+from rrjax.numerics.pytrees import pytree
 
 
 class _Mirrored(YesOrNo):
@@ -68,8 +68,7 @@ class _Mirrored(YesOrNo):
         return jnp.where(usable, jnp.log1p(jnp.abs(2 * safe - 1) / jnp.minimum(safe, 1 - safe)), jnp.nan)
 
 
-@register(data_fields=["truth_probability"], meta_fields=["yes_category"])
-@dataclasses.dataclass(frozen=True)
+@pytree("yes_category")
 class Warner(_Mirrored):
     """Warner's design: the respondent answers a statement with probability p, else its denial. A pytree.
 
@@ -99,8 +98,7 @@ class Warner(_Mirrored):
     truth_probability: ArrayLike
 
 
-@register(data_fields=["innocuous"], meta_fields=["yes_category"])
-@dataclasses.dataclass(frozen=True)
+@pytree("yes_category")
 class Crosswise(_Mirrored):
     """The crosswise model: whether the answers to a sensitive and to an innocuous question are the same. A pytree.
 
@@ -127,8 +125,7 @@ class Crosswise(_Mirrored):
     innocuous: ArrayLike
 
 
-@register(data_fields=["innocuous"], meta_fields=["yes_category"])
-@dataclasses.dataclass(frozen=True)
+@pytree("yes_category")
 class Triangular(YesOrNo):
     """The triangular model: whether the answer to a sensitive or to an innocuous question is yes. A pytree.
 
@@ -158,8 +155,7 @@ class Triangular(YesOrNo):
         return 1.0, strictly_inside(self.innocuous)
 
 
-@register(data_fields=["have", "lack"], meta_fields=["yes_category"])
-@dataclasses.dataclass(frozen=True)
+@pytree("yes_category")
 class Kuk(YesOrNo):
     """Kuk's cards: the respondent draws from one of two decks, by the attribute, and names the colour. A pytree.
 
@@ -193,8 +189,7 @@ class Kuk(YesOrNo):
         return self.have, self.lack
 
 
-@register(data_fields=["truth"], meta_fields=["yes_category"])
-@dataclasses.dataclass(frozen=True)
+@pytree("yes_category")
 class Mangat(YesOrNo):
     """Mangat's design: respondents with the attribute say so; the others use Warner's spinner. A pytree.
 
@@ -249,8 +244,7 @@ class _Replacing(Design):
         return mixed(self.truth, getattr(self, self.distribution), ("truth", self.distribution))
 
 
-@register(data_fields=["truth", "unrelated"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class UnrelatedQuestion(_Replacing):
     """The unrelated question: the sensitive question with probability `truth`, else an unrelated one. A pytree.
 
@@ -282,8 +276,7 @@ class UnrelatedQuestion(_Replacing):
     unrelated: ArrayLike
 
 
-@register(data_fields=["truth", "forced"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class ForcedResponse(_Replacing):
     """Forced response: a truthful answer with probability `truth`, else an answer drawn by a die. A pytree.
 
@@ -313,8 +306,7 @@ class ForcedResponse(_Replacing):
     forced: ArrayLike
 
 
-@register(data_fields=["rate"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class Coin(Design):
     """The coin: with probability `rate` a fair draw from all categories, else the truth. A pytree.
 
@@ -354,8 +346,7 @@ class Coin(Design):
         return mixed(1 - self.rate, np.full(size, 1 / size), ("rate", "num_categories"))
 
 
-@register(data_fields=[], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class Direct(Design):
     """Direct questioning: the answer is the value. A pytree. Nothing protects the respondents: ε is infinite.
 
@@ -391,8 +382,7 @@ class Direct(Design):
         return self._tally(as_true_counts(true_counts, self.num_categories))
 
 
-@register(data_fields=["own"], meta_fields=["num_categories"])
-@dataclasses.dataclass(frozen=True)
+@pytree("num_categories")
 class NegativeQuestion(Design):
     """The negative question: the answer names the own category with probability `own`, the smallest. A pytree.
 
@@ -455,8 +445,7 @@ class NegativeQuestion(Design):
         return self._within(jnp.where(named, reports, other), values)
 
 
-@register(data_fields=["mechanism", "ignoring", "answers"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class NonCompliance(Design):
     """Randomized response that a known share of the respondents, independent of their values, ignores. A pytree.
 

@@ -8,7 +8,6 @@ of a yes to the sensitive and to an unrelated question.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import itertools
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -21,7 +20,7 @@ from jaxtyping import Array, ArrayLike, Float
 from rrjax.data.arguments import float_dtype, is_real
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms.surveys.design import check_different, check_probability, check_scalar
-from rrjax.numerics.pytrees import register, short
+from rrjax.numerics.pytrees import pytree, short
 
 LEAST_DETERMINANT = 1e-6
 """Smallest determinant of the probabilities of yes that identifies the shares."""
@@ -102,8 +101,7 @@ class Compliance(TwoSamples):
     """
 
 
-@register(data_fields=["forced", "forced_no"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class CheatingDetection(Compliance):
     """Cheating detection: a die forces some to say yes, others answer truthfully; cheaters always say no. A pytree.
 
@@ -152,8 +150,7 @@ class CheatingDetection(Compliance):
         return [[kept[place], forced[place], 0.0] for place in range(2)]
 
 
-@register(data_fields=["truth"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class StochasticLieDetector(Compliance):
     """The stochastic lie detector: those with the attribute are asked for the truth, and some say no. A pytree.
 
@@ -183,8 +180,7 @@ class StochasticLieDetector(Compliance):
         return [[1.0, 1 - each, 0.0] for each in jnp.asarray(self.truth, float_dtype())]
 
 
-@register(data_fields=["innocuous", "anchor", "anchor_share"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class AnchoredCrosswise(Compliance):
     """The crosswise model with an anchor question, whose true share is known; inattentive respondents answer at random.
 
@@ -226,8 +222,7 @@ class AnchoredCrosswise(Compliance):
         return [[self.innocuous, 1 - self.innocuous, 0.5], [both, both, 0.5]]  # pyright: ignore[reportOperatorIssue]
 
 
-@register(data_fields=["truth", "forced"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class SelfProtection(Compliance):
     """Forced response of which some say no whatever the die shows, to protect themselves. A pytree.
 
@@ -267,8 +262,7 @@ class SelfProtection(Compliance):
         return [[truth[place] + forced[place], forced[place], 0.0] for place in range(2)]
 
 
-@register(data_fields=["truth"])
-@dataclasses.dataclass(frozen=True)
+@pytree()
 class UnrelatedQuestionTwoSamples(TwoSamples):
     """The unrelated question whose share of a yes is not known: two samples estimate both shares. A pytree.
 

@@ -5,8 +5,8 @@ a client, made by its name. Thresholds of the random words are rounded so that t
 requested ε, and uniform choices are exactly uniform.
 """
 
-from rrjax.privacy.clients.base import Client, effective_epsilon, keep_threshold
+from rrjax.privacy.clients.base import Client
 from rrjax.privacy.clients.longitudinal import Memo
-from rrjax.privacy.clients.table import client, randomize
+from rrjax.privacy.clients.table import client
 
-__all__ = ["Client", "Memo", "client", "effective_epsilon", "keep_threshold", "randomize"]
+__all__ = ["Client", "Memo", "client"]

@@ -196,25 +196,7 @@ def threshold(own: int, others: int, epsilon: float, num_categories: int, draws:
 
 
 def keep_threshold(num_categories: int, epsilon: float) -> int:
-    """The threshold `keep`, which delivers ε or a little less and leaves a multiple of K.
-
-    Args:
-        num_categories: K, at least 2.
-        epsilon: Nats.
-
-    Returns:
-        An integer in (0, 2¹²⁸).
-
-    Raises:
-        ValueError: K < 2.
-        ArgumentError: ε not a positive number, or one that 128 random bits cannot deliver, too large (no randomness
-            would remain) or too small (they would deliver less than (1 − 2⁻³⁰)·ε).
-
-    Example:
-        >>> import math
-        >>> round(keep_threshold(2, math.log(3)) / 2**128, 12)
-        0.5
-    """
+    """The threshold `keep` in (0, 2¹²⁸), which delivers ε or a little less and leaves a multiple of K."""
     check_num_categories(num_categories)
     num_categories, epsilon = int(num_categories), as_epsilon(epsilon)
     noise = _rounded_up(num_categories, 1, num_categories - 1, epsilon)
@@ -225,29 +207,6 @@ def keep_threshold(num_categories: int, epsilon: float) -> int:
     ratio = likelihood_ratio(num_categories, keep)
     check_delivered(epsilon, num_categories, ratio=ratio, draws=1, largest=None if enough else largest)
     return keep
-
-
-def effective_epsilon(num_categories: int, keep: int) -> float:
-    """The ε that a threshold delivers, log(p/q) = log(1 + K·keep/(2¹²⁸ − keep)).
-
-    Args:
-        num_categories: K, at least 2.
-        keep: From `keep_threshold`.
-
-    Returns:
-        Nats, rounded down.
-
-    Raises:
-        ArgumentError: K is no integer, or below 2; `keep` is no integer in [0, 2¹²⁸).
-
-    Example:
-        >>> 1 - 1e-12 < effective_epsilon(4, keep_threshold(4, 1.0)) <= 1
-        True
-    """
-    check_num_categories(num_categories)
-    if isinstance(keep, bool) or not isinstance(keep, int) or not 0 <= keep < DENOMINATOR:
-        raise ArgumentError(f"keep must be an integer from 0 to 2^128 - 1, got {keep!r}", argument="keep", value=keep)
-    return log_down(likelihood_ratio(num_categories, keep))
 
 
 def likelihood_ratio(num_categories: int, keep: int) -> Fraction:

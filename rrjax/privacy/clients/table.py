@@ -392,31 +392,6 @@ def client(
     return kind(num_categories, epsilon, **given)
 
 
-def randomize(values: np.typing.ArrayLike, num_categories: int, epsilon: float) -> np.ndarray:
-    """Reports by k-ary randomized response, from the operating system's cryptographic random numbers.
-
-    They cannot be seeded, on purpose; for simulations use `RandomizedResponse.randomize`.
-
-    Args:
-        values: Integers in 0 … K − 1, any shape.
-        num_categories: K, at least 2.
-        epsilon: Nats.
-
-    Returns:
-        Reports, int32, the shape of `values`. Each satisfies ε-local differential privacy, with the ε of
-        `effective_epsilon(num_categories, keep_threshold(num_categories, epsilon))`, never more than requested.
-
-    Raises:
-        ValueError: As `keep_threshold`; values that are not integers or lie outside the domain, which are not shown.
-
-    Example:
-        >>> reports = randomize([0, 3, 2], num_categories=4, epsilon=1.0)
-        >>> reports.shape, bool((reports < 4).all())
-        ((3,), True)
-    """
-    return _RandomizedResponse(num_categories, epsilon).randomize(values)
-
-
 class Answers(Client):
     """Answers of respondents by a survey design: one random word is compared with the cumulative probabilities.
 
