@@ -5,9 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 from rrjax import reports
@@ -25,7 +23,6 @@ KINDS = (
 )
 ALONE = ("plan", "plan_columns", "test_equal", "test_difference", "test_trend", "test_independence")
 """Functions that return answers, too."""
-MODULES = [import_module(f"rrjax.reports.{each.name}") for each in iter_modules(reports.__path__)]
 HEAD = """
 In Python an [answer](reports.rst) has the same in `to_dict()` as `--json` prints, but for `command`, `out` and
 `plot`, and in `columns` what `--out` writes. `python docs/outputs.py` writes this table from the code.
@@ -65,8 +62,7 @@ def _row(kind: str, questions: list[str], answer: str) -> str:
 
 def _columns(answer: str) -> str:
     """What the class of an answer says of its columns, or the property where it has one of its own."""
-    kinds = (kind for module in MODULES for name, kind in vars(module).items() if name == answer)
-    for owner in next(kind for kind in kinds if issubclass(kind, reports.Answer)).__mro__:
+    for owner in getattr(reports, answer).__mro__:
         said = re.search(
             r"^`columns` (?:are|has|have) (.*?)(?:\n\n|\Z)", inspect.getdoc(owner) or "", re.DOTALL | re.MULTILINE
         )

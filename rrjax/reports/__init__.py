@@ -10,27 +10,52 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rrjax.reports.answer import Answer
+    from rrjax.reports.answer import Answer, Cells
+    from rrjax.reports.association import JointShares, Pairs, Tree
     from rrjax.reports.by_respondent import ByRespondentReports
-    from rrjax.reports.difference import test_difference
+    from rrjax.reports.classes import ClassStatements
+    from rrjax.reports.comparison import Comparison
+    from rrjax.reports.difference import Difference, test_difference
     from rrjax.reports.hypotheses import test_equal, test_independence, test_trend
-    from rrjax.reports.numbers import Numbers
-    from rrjax.reports.parts import Groups, Rounds
+    from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
+    from rrjax.reports.parts import Groups, GroupShares, Rounds, RoundShares
+    from rrjax.reports.plans import ColumnPlan, Plan, plan_columns
     from rrjax.reports.plans import plan as plan
-    from rrjax.reports.plans import plan_columns
     from rrjax.reports.reading import read as read
+    from rrjax.reports.regression import Regression
     from rrjax.reports.reports import Reports as Reports
     from rrjax.reports.separate_columns import SeparateColumns
-    from rrjax.reports.two_samples import TwoSampleReports
+    from rrjax.reports.shares import Shares
+    from rrjax.reports.statements import Statements
+    from rrjax.reports.testing import Test
+    from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
 
 __all__ = [
     "Answer",
     "ByRespondentReports",
+    "Cells",
+    "ClassStatements",
+    "ColumnPlan",
+    "Comparison",
+    "Difference",
+    "GroupShares",
     "Groups",
+    "JointShares",
+    "NumberComparison",
+    "NumberStatements",
     "Numbers",
+    "Pairs",
+    "Plan",
+    "Regression",
+    "RoundShares",
     "Rounds",
     "SeparateColumns",
+    "Shares",
+    "Statements",
+    "Test",
+    "Tree",
     "TwoSampleReports",
+    "TwoSampleShares",
     "plan_columns",
     "test_difference",
     "test_equal",
@@ -39,17 +64,24 @@ __all__ = [
 ]
 
 _NAMES = {
-    "answer": ("Answer",),
+    "answer": ("Answer", "Cells"),
+    "association": ("JointShares", "Pairs", "Tree"),
     "by_respondent": ("ByRespondentReports",),
-    "difference": ("test_difference",),
+    "classes": ("ClassStatements",),
+    "comparison": ("Comparison",),
+    "difference": ("Difference", "test_difference"),
     "hypotheses": ("test_equal", "test_independence", "test_trend"),
-    "numbers": ("Numbers",),
-    "parts": ("Groups", "Rounds"),
-    "plans": ("plan", "plan_columns"),
+    "numbers": ("NumberComparison", "NumberStatements", "Numbers"),
+    "parts": ("GroupShares", "Groups", "RoundShares", "Rounds"),
+    "plans": ("ColumnPlan", "Plan", "plan", "plan_columns"),
     "reading": ("read",),
+    "regression": ("Regression",),
     "reports": ("Reports",),
     "separate_columns": ("SeparateColumns",),
-    "two_samples": ("TwoSampleReports",),
+    "shares": ("Shares",),
+    "statements": ("Statements",),
+    "testing": ("Test",),
+    "two_samples": ("TwoSampleReports", "TwoSampleShares"),
 }
 """The names of each module."""
 
