@@ -14,6 +14,11 @@ n₋, n₊ records up to t and above it,
 
 For a class that is not randomized c₀ = 0, and the interval is Wilson's. The sample variance of the terms is too small
 where few of the class lie above t: with it the interval of the 95 % quantile of 60 records covered in 91 % of runs.
+
+A difference has the limits of both classes, with the correlation r of their sums s, each at its own estimate. To first
+order it is that of the estimates, whatever the densities. With a, b the estimates, l and u their limits,
+
+    lower = a − b − √[(a − l_a)² + (u_b − b)² − 2r(a − l_a)(u_b − b)],   upper likewise with u_a and l_b.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_array, as_probability, as_real, complement, float_dtype, is_real
+from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.inference.intervals import Simultaneous, log_tail
 from rrjax.mechanisms import Mechanism, RandomizedResponse
@@ -104,15 +110,10 @@ def class_quantiles(
         law of succession, and statistical inference", 1927. The estimate is that of MDN's page on
         `PerformanceTimingConfidence`.
     """
-    wanted = _as_points(quantile, "quantile")
-    if not isinstance(wanted, Tracer) and not bool(jnp.all((wanted > 0) & (wanted < 1))):
-        raise ArgumentError.about("quantile", f"must lie between 0 and 1, such as 0.75, got {quantile}")
-    values, weights, inside = _records(values, reports, epsilon_or_mechanism, num_categories, where)
-    z = _deviations(level, simultaneous, weights.shape[1] * max(wanted.size, 1))
-    # XLA sorts a million numbers on a CPU several times slower than NumPy.
-    known = not isinstance(values, Tracer) and next(iter(values.devices())).platform == "cpu"
-    order = jnp.asarray(np.argsort(np.asarray(values))) if known else jnp.argsort(values)
-    return ClassEstimates(*_quantiles(*with_sharding_of((values, order, weights, inside, wanted, z))))
+    wanted = _as_quantiles(quantile)
+    records = _records(values, reports, epsilon_or_mechanism, num_categories, where)
+    z = _deviations(level, simultaneous, records[1].shape[1] * max(wanted.size, 1))
+    return _of_quantiles(records, wanted, z)
 
 
 def class_means(
@@ -159,10 +160,68 @@ def class_means(
     References:
         Fieller, "Some problems in interval estimation", 1954.
     """
-    values, weights, inside = _records(values, reports, epsilon_or_mechanism, num_categories, where)
-    return ClassEstimates(
-        *_means(*with_sharding_of((values, weights, inside, _deviations(level, simultaneous, weights.shape[1]))))
-    )
+    records = _records(values, reports, epsilon_or_mechanism, num_categories, where)
+    z = _deviations(level, simultaneous, records[1].shape[1])
+    return ClassEstimates(*_means(*with_sharding_of((*records, z))))
+
+
+def class_differences(
+    values: ArrayLike,
+    reports: ArrayLike,
+    epsilon_or_mechanism: ArrayLike | Mechanism,
+    quantile: ArrayLike | None = None,
+    *,
+    reference: int,
+    num_categories: int | None = None,
+    level: ArrayLike = 0.95,
+    simultaneous: Simultaneous | None = None,
+    where: ArrayLike | None = None,
+) -> ClassEstimates:
+    r"""Estimates how far the means, or quantiles, of known values within each class are above those of one class.
+
+    The estimates are differences of those of `class_means` or `class_quantiles`. The interval is made from the limits
+    of both classes, and from the correlation of the two sums that these invert: the noise of a report moves both
+    classes. It needs no density. An interval without zero is a test: the classes differ, at this level.
+
+    Args:
+        values: As for `class_quantiles`.
+        reports: As for `class_quantiles`.
+        epsilon_or_mechanism: As for `class_quantiles`.
+        quantile: Scalar or `[Q]`, in (0, 1); None for means.
+        reference: The class that all are compared with, an integer from 0 to K − 1.
+        num_categories: K, with ε only.
+        level: Scalar in (0, 1): the probability that the interval of one difference covers; it is asymptotic.
+        simultaneous: As for `intervals`: over the K − 1 differences, and all quantiles.
+        where: As for `class_quantiles`.
+
+    Returns:
+        `ClassEstimates`, `[K]`, or `[Q, K]` for several quantiles: each class less the reference, itself zero. A limit
+        is infinite where one of the two classes has an infinite limit. NaN as for `class_quantiles`.
+
+    Raises:
+        ValueError: As for `class_quantiles`, or a reference that is no class.
+
+    Example:
+        >>> import jax, numpy as np, rrjax
+        >>> slow = np.random.default_rng(0).random(4_000) < 0.3
+        >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
+        >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
+        >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
+        >>> found = rrjax.inference.class_differences(seconds, labels, design, 0.75, reference=0)
+        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in found))]
+        ['0.00 (0.00 to 0.00)', '2.61 (2.37 to 2.77)']
+
+    References:
+        Zou and Donner, "Construction of confidence limits about effect measures: a general approach", 2008; Newcombe,
+        "Improved confidence intervals for the difference between binomial proportions based on paired data", 1998.
+    """
+    wanted = None if quantile is None else _as_quantiles(quantile)
+    records = _records(values, reports, epsilon_or_mechanism, num_categories, where)
+    size = records[1].shape[1]
+    place = as_integer(reference, "reference", 0, size - 1)
+    z = _deviations(level, simultaneous, (size - 1) * (1 if wanted is None else max(wanted.size, 1)))
+    found = _means(*with_sharding_of((*records, z))) if wanted is None else _of_quantiles(records, wanted, z)
+    return ClassEstimates(*_differences(*with_sharding_of((*records[:2], wanted, tuple(found))), place))
 
 
 def class_cdf(
@@ -192,8 +251,9 @@ def class_cdf(
         where: As for `class_quantiles`.
 
     Returns:
-        `ClassEstimates`, `[K]`, or `[P, K]` for several points. The limits are in [0, 1]. `value` is not cut, and not
-        monotone in the points. NaN as for `class_quantiles`.
+        `ClassEstimates`, `[K]`, or `[P, K]` for several points. The limits are the smallest and the largest of these
+        fractions in [0, 1], and 0 and 1 if there is none. `value` is not cut, and not monotone in the points. NaN as
+        for `class_quantiles`.
 
     Raises:
         ValueError: As for `class_quantiles`.
@@ -223,6 +283,21 @@ def _as_points(given: ArrayLike, name: str) -> Array:
         problem = f"must be a number, or a list of numbers, got dtype {points.dtype} of shape {points.shape}"
         raise ArgumentError.about(name, problem)
     return as_real(points, float_dtype())
+
+
+def _as_quantiles(given: ArrayLike) -> Array:
+    wanted = _as_points(given, "quantile")
+    if not isinstance(wanted, Tracer) and not bool(jnp.all((wanted > 0) & (wanted < 1))):
+        raise ArgumentError.about("quantile", f"must lie between 0 and 1, such as 0.75, got {given}")
+    return wanted
+
+
+def _of_quantiles(records: tuple[Array, Array, Array], wanted: Array, z: Array) -> ClassEstimates:
+    values, weights, inside = records
+    # XLA sorts a million numbers on a CPU several times slower than NumPy.
+    known = not isinstance(values, Tracer) and next(iter(values.devices())).platform == "cpu"
+    order = jnp.asarray(np.argsort(np.asarray(values))) if known else jnp.argsort(values)
+    return ClassEstimates(*_quantiles(*with_sharding_of((values, order, weights, inside, wanted, z))))
 
 
 def _deviations(level: ArrayLike, simultaneous: Simultaneous | None, number: int) -> Array:
@@ -322,12 +397,40 @@ def _means(values, weights, inside, z):
     size, total = jnp.sum(weights, axis=0), jnp.sum(weights * away, axis=0)
     squares = [jnp.sum(weights**2 * away**power, axis=0) for power in range(3)]
     share = 1 + z**2 / number
-    roots = _roots(
-        share * size**2 - z**2 * squares[0],
-        share * size * total - z**2 * squares[1],
-        share * total**2 - z**2 * squares[2],
+    quadratic = share * size**2 - z**2 * squares[0]
+    half = share * size * total - z**2 * squares[1]
+    roots = _roots(quadratic, half, share * total**2 - z**2 * squares[2])
+    # Unbounded: zero may be the size of the class, or it is significantly negative.
+    limits = (
+        jnp.where((quadratic > 0) & (size > 0), each, sign * jnp.inf) for each, sign in zip(roots, (-1, 1), strict=True)
     )
-    return tuple(centre + each for each in (jnp.where(size > 0, total / size, jnp.nan), *roots))
+    none = jnp.isnan(quadratic)
+    return centre + jnp.where(size > 0, total / size, jnp.nan), *(
+        jnp.where(none, jnp.nan, centre + each) for each in limits
+    )
+
+
+@jax.jit
+def _differences(values, weights, parts, found, reference):
+    def one(part, value, lower, upper):
+        away = values[:, None] - value
+        terms = weights * (away if parts is None else jnp.where(away <= 0, 1 - part, -part))
+        scale = jnp.sqrt(jnp.sum(terms**2, axis=0))
+        correlation = jnp.sum(terms * terms[:, reference, None], axis=0) / (scale * scale[reference])
+        correlation = jnp.where(jnp.isnan(correlation), 0, jnp.clip(correlation, -1, 1))
+        below = jnp.where(jnp.isinf(lower), jnp.inf, value - lower)
+        above = jnp.where(jnp.isinf(upper), jnp.inf, upper - value)
+
+        def limit(sign, own, other):
+            reach = jnp.sqrt(jnp.maximum(own**2 + other**2 - 2 * correlation * own * other, 0))
+            unlimited = jnp.isinf(own) | jnp.isinf(other)
+            return jnp.where(unlimited, sign * jnp.inf, value - value[reference] + sign * reach)
+
+        limits = limit(-1, below, above[reference]), limit(1, above, below[reference])
+        itself = (jnp.arange(len(value)) == reference) & ~jnp.isnan(lower)
+        return tuple(jnp.where(itself, 0, each) for each in (value - value[reference], *limits))
+
+    return one(parts, *found) if parts is None or parts.ndim == 0 else lax.map(lambda each: one(*each), (parts, *found))
 
 
 @jax.jit
@@ -341,17 +444,20 @@ def _fractions(values, weights, inside, points, z):
         before = jnp.sum(below, dtype=values.dtype)
         quadratic = size**2 + z**2 * (own - noise * jnp.sum(inside, dtype=values.dtype))
         linear = named * size + z**2 * (own / 2 - noise * before)
-        lower, upper = _roots(quadratic, linear, named**2 - z**2 * noise * before)
-        return jnp.where(size > 0, named / size, jnp.nan), jnp.clip(lower, 0, 1), jnp.clip(upper, 0, 1)
+        constant = named**2 - z**2 * noise * before
+        # Of a class that may have no records, all fractions outside of the roots are accepted.
+        ends = (constant <= 0, 0), (quadratic - 2 * linear + constant <= 0, 1)
+        roots = zip(_roots(quadratic, linear, constant), ends, strict=True)
+        lower, upper = (jnp.where(kept, end, jnp.clip(root, 0, 1)) for root, (kept, end) in roots)
+        lower, upper = jnp.where(lower > upper, 0, lower), jnp.where(lower > upper, 1, upper)
+        return jnp.where(size > 0, named / size, jnp.nan), lower, upper
 
     return lax.map(one, points) if points.ndim else one(points)
 
 
 def _roots(quadratic, half, constant):
-    """The interval of x with quadratic·x² − 2·half·x + constant ≤ 0; infinite unless it is bounded."""
-    bounded = quadratic > 0
-    middle = half / jnp.where(bounded, quadratic, 1)
-    reach = jnp.sqrt(jnp.maximum(middle**2 - constant / jnp.where(bounded, quadratic, 1), 0))
-    missing = jnp.isnan(quadratic)
-    lower, upper = (jnp.where(bounded, middle + sign * reach, sign * jnp.inf) for sign in (-1, 1))
-    return jnp.where(missing, jnp.nan, lower), jnp.where(missing, jnp.nan, upper)
+    """The two x with quadratic·x² − 2·half·x + constant = 0, in the order of their numerators."""
+    divisor = jnp.where(quadratic == 0, jnp.finfo(quadratic.dtype).tiny, quadratic)
+    middle = half / divisor
+    reach = jnp.sqrt(jnp.maximum(middle**2 - constant / divisor, 0)) * jnp.sign(divisor)
+    return middle - reach, middle + reach
