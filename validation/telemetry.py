@@ -2,11 +2,13 @@
 
 Classes: values are log-normal, of median 1 and log-deviation 0.7 in class 0, e^0.3 and 1 in class 1; the class of each
 record is randomized by a coin. Looks: randomized response of 200 users a day for 90 days, shares in proportion to the
-category number; an interval is wrong if it misses at any look, of any category, with Bonferroni's correction.
+category number; an interval is wrong if it misses at any look, of any category, with Bonferroni's correction, or the
+mean of the category numbers; of one look that is the normal interval.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
 from typing import Any
@@ -113,29 +115,43 @@ def _setting(row: dict[str, Any]) -> str:
     return f"{row['N']:,}, {row['share']:g}, {row['rate']:g}, {row['class']}, {row['quantile']:g}"
 
 
-@partial(jax.jit, static_argnums=1)
-def looked(counts: jax.Array, looks: str | None) -> inference.Intervals:
-    options: dict[str, Any] = {"looks": looks, "simultaneous": "bonferroni"}
-    return jax.lax.map(lambda c: inference.intervals(c, 1.0, **options), counts, batch_size=90)
+@partial(jax.jit, static_argnums=(1, 2))
+def looked(counts: jax.Array, looks: Any, mean: bool) -> Any:
+    """Intervals of the shares, `[size, K]`, or of the mean, `[size, 1]`."""
+
+    def one(count: jax.Array) -> Any:
+        if not mean:
+            return inference.intervals(count, 1.0, looks=looks, simultaneous="bonferroni")
+        method = None if looks else "normal"
+        values = jnp.arange(float(len(count)))
+        found = inference.linear_functional(count, 1.0, values=values, method=method, looks=looks)
+        return found.lower[None], found.upper[None]
+
+    return jax.lax.map(one, counts, batch_size=90)
 
 
 def of_looks(number: int) -> tuple[Table, list[dict[str, Any]]]:
     rows = []
-    for size in SIZES:
+    for size, mean in itertools.product(SIZES, (False, True)):
         theta = np.arange(1, size + 1) / (size * (size + 1) / 2)
         law = (1 + math.expm1(1.0) * theta) / (math.expm1(1.0) + size)
         daily = np.random.default_rng(size).multinomial(USERS, law, (number, DAYS)).cumsum(axis=1)
-        wrong, width = {}, {}
+        wrong, width, true = {}, {}, np.asarray([theta @ np.arange(size)]) if mean else theta
         for looks in (None, "any"):
-            found = looked(jnp.asarray(daily.reshape(-1, size), jnp.int32), looks)
-            lower, upper = (np.asarray(each).reshape(number, DAYS, size) for each in found)
-            covered = (lower <= theta + 1e-6) & (theta - 1e-6 <= upper)
+            found = looked(jnp.asarray(daily.reshape(-1, size), jnp.int32), looks, mean)
+            lower, upper = (np.asarray(each).reshape(number, DAYS, -1) for each in found)
+            covered = (lower <= true + 1e-6) & (true - 1e-6 <= upper)
             wrong[looks] = float((~covered).any(axis=(1, 2)).mean())
             width[looks] = float(np.nanmean((upper - lower)[:, DAYS // 2]))
-        rows.append({"K": size, "once": wrong[None], "any": wrong["any"], "width": width["any"] / width[None]})
-    lines = [[f"{row['K']}", f"{row['once']:.3f}", f"{row['any']:.3f}", f"{row['width']:.2f}"] for row in rows]
+        of = "the mean" if mean else "all shares"
+        rows.append(
+            {"of": of, "K": size, "once": wrong[None], "any": wrong["any"], "width": width["any"] / width[None]}
+        )
+    lines = [
+        [row["of"], f"{row['K']}", f"{row['once']:.3f}", f"{row['any']:.3f}", f"{row['width']:.2f}"] for row in rows
+    ]
     note = f"{number:,} collections of each K. Width: mean on day {DAYS // 2}, over that of one look; cut to [0, 1]."
-    head = ["K", "wrong at some look, one look", 'the same, looks="any"', "width ÷ one look"]
+    head = ["of", "K", "wrong at some look, one look", 'the same, looks="any"', "width ÷ one look"]
     return Table("intervals on 90 days, 0.95", head, lines, note), rows
 
 

@@ -322,7 +322,7 @@ def cdf_figure(
 
 def distributions_figure(
     points: Sequence[float] | np.ndarray,
-    distributions: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    distributions: Mapping[str, Sequence[np.ndarray]],
     *,
     quantiles: Sequence[float] = (),
     band_label: str = "bands",

@@ -241,6 +241,8 @@ class ColumnQuestions(Kind):
         normal: bool = False,
         level: float = 0.95,
         top: int | None = None,
+        looks: Looks | None = None,
+        tuned_to: float | None = None,
     ) -> Statements:
         """Estimates means, quantiles and shares of groups, of all users and of the levels of a public column.
 
@@ -262,6 +264,8 @@ class ColumnQuestions(Kind):
             normal: Whether intervals use the normal approximation: shorter, and valid for thousands of users.
             level: Confidence level of each interval, in (0, 1).
             top: How many of the most frequent categories to take; None is 10.
+            looks: As for `shares`: "any" makes intervals of means and groups that hold at all numbers of users.
+            tuned_to: As for `shares`.
 
         Returns:
             `Statements`, computed in float64.
@@ -281,7 +285,8 @@ class ColumnQuestions(Kind):
         from rrjax.reports.surveys import Sample
 
         sample = Sample(weights, strata, clusters, population_size, total)
-        return statements_of(self, mean, quantile, group, by, population, normal, level, top, sample)
+        how = normal, level, top, sample, looks, tuned_to
+        return statements_of(self, mean, quantile, group, by, population, *how)
 
     def mean(
         self,

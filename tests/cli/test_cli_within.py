@@ -153,7 +153,6 @@ def test_the_page_shows_them(timings, invoke):
         (("--within", "time", "--quantile", "75"), "--quantile"),
         (("--within", "time", "--fdr", "0.1"), "--fdr"),
         (("--within", "time", "--at-any-time"), "--at-any-time"),
-        (("--mean", "--at-any-time"), "--at-any-time"),
         (("--group", "a=low", "--fakes"), "--fakes"),
         (("--tuned-to", "500"), "--tuned-to"),
     ],
@@ -182,4 +181,5 @@ def test_columns_that_are_no_numbers_are_refused(timings, invoke):
     with refused("data"):
         rrjax.Reports.of_counts([6, 4], Coin(2, 0.4), NAMES).within("time")
     check_refusal("within", lambda: reports.within("confidence"))
+    check_refusal("looks", lambda: read().statements(group="low", looks="any"))
     check_refusal("level", lambda: reports.within("time", level=95))
