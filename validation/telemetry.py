@@ -52,8 +52,8 @@ def found_in(keys: jax.Array, number: int, share: jax.Array, rate: jax.Array) ->
         return {
             QUANTILE: inference.class_quantiles(*given, parts),
             CDF: jax.tree.map(lambda *each: jnp.stack([each[k][:, k] for k in (0, 1)], axis=1), *at_true),
-            QUANTILES_APART: inference.class_differences(*given, parts, reference=0),
-            MEANS_APART: inference.class_differences(*given, reference=0),
+            QUANTILES_APART: inference.class_quantiles(*given, parts, reference=0),
+            MEANS_APART: inference.class_means(*given, reference=0),
         }
 
     return jax.lax.map(one, keys, batch_size=50)
@@ -108,7 +108,7 @@ def of_classes(grid: dict[str, Any], number: int) -> tuple[list[Table], list[dic
         "settings with N ≥ 1,000."
     )
     head = ["", "settings", "lowest coverage", "N, share, rate, class, quantile", f"below {GOAL:g}", "width"]
-    return [*tables, Table("class_cdf, class_differences, 0.95", head, lines, note)], every
+    return [*tables, Table("class_cdf and differences of classes, 0.95", head, lines, note)], every
 
 
 def _setting(row: dict[str, Any]) -> str:

@@ -322,7 +322,7 @@ def cdf_figure(
 
 def distributions_figure(
     points: Sequence[float] | np.ndarray,
-    distributions: Mapping[str, Sequence[np.ndarray]],
+    distributions: Mapping[str, Sequence[np.ndarray] | np.ndarray],
     *,
     quantiles: Sequence[float] = (),
     band_label: str = "bands",
@@ -334,8 +334,8 @@ def distributions_figure(
 
     Args:
         points: `[P]`, numbers in ascending order.
-        distributions: Name → estimate, lower and upper limits of the distribution function at the points, `[P]` each.
-            The estimate is drawn with its running maximum, cut to [0, 1].
+        distributions: Name → estimate, lower and upper limits of the distribution function at the points, `[P]` each,
+            as from `rrjax.inference.class_cdf`. The estimate is drawn with its running maximum, cut to [0, 1].
         quantiles: Fractions in (0, 1), each marked with a line: a band there has the interval of the quantile.
         band_label: What the bands are, for the heading of the legend.
         name: The name of the numbers, for the horizontal axis.
@@ -349,16 +349,10 @@ def distributions_figure(
         ArgumentError: The arrays are not of one length.
 
     Example:
-        >>> import jax, numpy as np, rrjax
+        >>> import numpy as np
         >>> from rrjax.figures import distributions_figure
-        >>> slow = np.random.default_rng(0).random(4_000) < 0.3
-        >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
-        >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
-        >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
-        >>> points = np.linspace(0, 10, 50)
-        >>> found = rrjax.inference.class_cdf(seconds, labels, design, points)
-        >>> classes = {name: [each[:, k] for each in found] for k, name in enumerate(["fast", "slow"])}
-        >>> figure = distributions_figure(points, classes, quantiles=[0.75], name="seconds")
+        >>> fast, slow = np.array([[0.4, 0.3, 0.5], [0.8, 0.7, 0.9]]).T, np.array([[0.1, 0, 0.2], [0.5, 0.4, 0.6]]).T
+        >>> figure = distributions_figure([1, 2], {"fast": fast, "slow": slow}, quantiles=[0.75], name="seconds")
     """
     along = np.asarray(points, float)
     for each in distributions.values():

@@ -7,7 +7,7 @@ from rrjax.inference.association import Association as Association
 from rrjax.inference.association import Limits, association, cramers_v, mutual_information, odds_ratios
 from rrjax.inference.chow_liu import ChowLiuTree, chow_liu_tree, tree_fit_test
 from rrjax.inference.chow_liu import TreeFit as TreeFit
-from rrjax.inference.classes import ClassEstimates, class_cdf, class_differences, class_means, class_quantiles
+from rrjax.inference.classes import ClassEstimates, class_cdf, class_means, class_quantiles
 from rrjax.inference.combined import difference, stratified
 from rrjax.inference.contingency_tables import equality_test, independence_test, trend_test
 from rrjax.inference.contradiction import ContradictionTest, Excess, contradiction_test, repeated_seed_test
@@ -55,7 +55,6 @@ __all__ = [
     "cdf_band",
     "chow_liu_tree",
     "class_cdf",
-    "class_differences",
     "class_means",
     "class_quantiles",
     "compare_mechanisms",

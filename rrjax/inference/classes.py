@@ -23,6 +23,7 @@ order it is that of the estimates, whatever the densities. With a, b the estimat
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -68,6 +69,7 @@ def class_quantiles(
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
     where: ArrayLike | None = None,
+    reference: int | None = None,
 ) -> ClassEstimates:
     r"""Estimates quantiles of known values within each class, where the class of each record was randomized.
 
@@ -86,14 +88,16 @@ def class_quantiles(
         simultaneous: As for `intervals`: over all classes and quantiles.
         where: `[N]`, booleans: the records that count, such as those of one country; None for all. Parts of the records
             are then computed by one compiled program.
+        reference: Number of a class, to estimate how far each class is above it; its own difference is zero.
+            `simultaneous` is over the other classes then. None for the numbers themselves.
 
     Returns:
         `ClassEstimates`, `[K]`, or `[Q, K]` for several quantiles. All NaN under tracing for values that are not finite
         or reports that are none. Memory: N·K numbers.
 
     Raises:
-        ValueError: Values that are not finite numbers, other than N reports, a mechanism without unbiased vectors, or
-            a level or quantile outside (0, 1).
+        ValueError: Values that are not finite numbers, other than N reports, a mechanism without unbiased vectors, a
+            level or quantile outside (0, 1), or a reference that is no class.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -104,16 +108,26 @@ def class_quantiles(
         >>> found = rrjax.inference.class_quantiles(seconds, labels, design, 0.75)
         >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in found))]
         ['2.53 (2.48 to 2.61)', '5.14 (4.92 to 5.29)']
+        >>> found = rrjax.inference.class_quantiles(seconds, labels, design, 0.75, reference=0)
+        >>> print(f"slower by {found.value[1]:.2f} ({found.lower[1]:.2f} to {found.upper[1]:.2f})")
+        slower by 2.61 (2.37 to 2.77)
 
     References:
         Woodruff, "Confidence intervals for medians and other position measures", 1952; Wilson, "Probable inference, the
-        law of succession, and statistical inference", 1927. The estimate is that of MDN's page on
+        law of succession, and statistical inference", 1927; of differences Zou and Donner, "Construction of confidence
+        limits about effect measures: a general approach", 2008. The estimate is that of MDN's page on
         `PerformanceTimingConfidence`.
     """
-    wanted = _as_quantiles(quantile)
-    records = _records(values, reports, epsilon_or_mechanism, num_categories, where)
-    z = _deviations(level, simultaneous, records[1].shape[1] * max(wanted.size, 1))
-    return _of_quantiles(records, wanted, z)
+    wanted = _as_points(quantile, "quantile")
+    if not isinstance(wanted, Tracer) and not bool(jnp.all((wanted > 0) & (wanted < 1))):
+        raise ArgumentError.about("quantile", f"must lie between 0 and 1, such as 0.75, got {quantile}")
+    values, weights, inside = _records(values, reports, epsilon_or_mechanism, num_categories, where)
+    number, place = _compared(reference, weights.shape[1])
+    z = _deviations(level, simultaneous, number * max(wanted.size, 1))
+    # XLA sorts a million numbers on a CPU several times slower than NumPy.
+    known = not isinstance(values, Tracer) and next(iter(values.devices())).platform == "cpu"
+    order = jnp.asarray(np.argsort(np.asarray(values))) if known else jnp.argsort(values)
+    return ClassEstimates(*_quantiles(*with_sharding_of((values, order, weights, inside, wanted, z)), place))
 
 
 def class_means(
@@ -125,6 +139,7 @@ def class_means(
     level: ArrayLike = 0.95,
     simultaneous: Simultaneous | None = None,
     where: ArrayLike | None = None,
+    reference: int | None = None,
 ) -> ClassEstimates:
     r"""Estimates means of known values within each class, where the class of each record was randomized.
 
@@ -140,6 +155,7 @@ def class_means(
         level: Scalar in (0, 1).
         simultaneous: As for `intervals`: over all classes.
         where: As for `class_quantiles`.
+        reference: As for `class_quantiles`.
 
     Returns:
         `ClassEstimates`, `[K]`; NaN as for `class_quantiles`.
@@ -160,68 +176,10 @@ def class_means(
     References:
         Fieller, "Some problems in interval estimation", 1954.
     """
-    records = _records(values, reports, epsilon_or_mechanism, num_categories, where)
-    z = _deviations(level, simultaneous, records[1].shape[1])
-    return ClassEstimates(*_means(*with_sharding_of((*records, z))))
-
-
-def class_differences(
-    values: ArrayLike,
-    reports: ArrayLike,
-    epsilon_or_mechanism: ArrayLike | Mechanism,
-    quantile: ArrayLike | None = None,
-    *,
-    reference: int,
-    num_categories: int | None = None,
-    level: ArrayLike = 0.95,
-    simultaneous: Simultaneous | None = None,
-    where: ArrayLike | None = None,
-) -> ClassEstimates:
-    r"""Estimates how far the means, or quantiles, of known values within each class are above those of one class.
-
-    The estimates are differences of those of `class_means` or `class_quantiles`. The interval is made from the limits
-    of both classes, and from the correlation of the two sums that these invert: the noise of a report moves both
-    classes. It needs no density. An interval without zero is a test: the classes differ, at this level.
-
-    Args:
-        values: As for `class_quantiles`.
-        reports: As for `class_quantiles`.
-        epsilon_or_mechanism: As for `class_quantiles`.
-        quantile: Scalar or `[Q]`, in (0, 1); None for means.
-        reference: The class that all are compared with, an integer from 0 to K − 1.
-        num_categories: K, with ε only.
-        level: Scalar in (0, 1): the probability that the interval of one difference covers; it is asymptotic.
-        simultaneous: As for `intervals`: over the K − 1 differences, and all quantiles.
-        where: As for `class_quantiles`.
-
-    Returns:
-        `ClassEstimates`, `[K]`, or `[Q, K]` for several quantiles: each class less the reference, itself zero. A limit
-        is infinite where one of the two classes has an infinite limit. NaN as for `class_quantiles`.
-
-    Raises:
-        ValueError: As for `class_quantiles`, or a reference that is no class.
-
-    Example:
-        >>> import jax, numpy as np, rrjax
-        >>> slow = np.random.default_rng(0).random(4_000) < 0.3
-        >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
-        >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
-        >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
-        >>> found = rrjax.inference.class_differences(seconds, labels, design, 0.75, reference=0)
-        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in found))]
-        ['0.00 (0.00 to 0.00)', '2.61 (2.37 to 2.77)']
-
-    References:
-        Zou and Donner, "Construction of confidence limits about effect measures: a general approach", 2008; Newcombe,
-        "Improved confidence intervals for the difference between binomial proportions based on paired data", 1998.
-    """
-    wanted = None if quantile is None else _as_quantiles(quantile)
-    records = _records(values, reports, epsilon_or_mechanism, num_categories, where)
-    size = records[1].shape[1]
-    place = as_integer(reference, "reference", 0, size - 1)
-    z = _deviations(level, simultaneous, (size - 1) * (1 if wanted is None else max(wanted.size, 1)))
-    found = _means(*with_sharding_of((*records, z))) if wanted is None else _of_quantiles(records, wanted, z)
-    return ClassEstimates(*_differences(*with_sharding_of((*records[:2], wanted, tuple(found))), place))
+    values, weights, inside = _records(values, reports, epsilon_or_mechanism, num_categories, where)
+    number, place = _compared(reference, weights.shape[1])
+    z = _deviations(level, simultaneous, number)
+    return ClassEstimates(*_means(*with_sharding_of((values, weights, inside, z)), place))
 
 
 def class_cdf(
@@ -285,19 +243,9 @@ def _as_points(given: ArrayLike, name: str) -> Array:
     return as_real(points, float_dtype())
 
 
-def _as_quantiles(given: ArrayLike) -> Array:
-    wanted = _as_points(given, "quantile")
-    if not isinstance(wanted, Tracer) and not bool(jnp.all((wanted > 0) & (wanted < 1))):
-        raise ArgumentError.about("quantile", f"must lie between 0 and 1, such as 0.75, got {given}")
-    return wanted
-
-
-def _of_quantiles(records: tuple[Array, Array, Array], wanted: Array, z: Array) -> ClassEstimates:
-    values, weights, inside = records
-    # XLA sorts a million numbers on a CPU several times slower than NumPy.
-    known = not isinstance(values, Tracer) and next(iter(values.devices())).platform == "cpu"
-    order = jnp.asarray(np.argsort(np.asarray(values))) if known else jnp.argsort(values)
-    return ClassEstimates(*_quantiles(*with_sharding_of((values, order, weights, inside, wanted, z))))
+def _compared(reference: int | None, size: int) -> tuple[int, int | None]:
+    """The number of intervals of one statement, and the reference, checked."""
+    return (size, None) if reference is None else (size - 1, as_integer(reference, "reference", 0, size - 1))
 
 
 def _deviations(level: ArrayLike, simultaneous: Simultaneous | None, number: int) -> Array:
@@ -358,15 +306,16 @@ def _noise(weights, inside):
     return jnp.sum(weights, axis=0), slope, second - slope * first
 
 
-@jax.jit
-def _quantiles(values, order, weights, inside, quantile, z):
+@partial(jax.jit, static_argnums=6)
+def _quantiles(values, order, weights, inside, quantile, z, reference):
     size, slope, noise = _noise(weights, inside)
     places, values = len(values), values[order]
     infinite = jnp.full(1, jnp.inf, values.dtype)
     ends = jnp.concatenate([-infinite, values, infinite])
     # Of equal values only the last one has a sum over all of them.
     last = (ends[1:] > ends[:-1])[:, None]
-    below = jnp.concatenate([jnp.zeros_like(weights[:1]), jnp.cumsum(weights[order], axis=0)])
+    weights = weights[order]
+    below = jnp.concatenate([jnp.zeros_like(weights[:1]), jnp.cumsum(weights, axis=0)])
     # Whole numbers are added without rounding; float32 would stop at 2²⁴.
     counted = jnp.cumsum(inside[order])
     before = jnp.concatenate([jnp.zeros_like(counted[:1]), counted]).astype(values.dtype)[:, None]
@@ -385,13 +334,16 @@ def _quantiles(values, order, weights, inside, quantile, z):
         lower = jnp.where(jnp.any(last & (s >= -reach), axis=0), lower, -jnp.inf)
         upper = jnp.where(jnp.any(last & (s <= reach), axis=0), upper, jnp.inf)
         value = jnp.where(size > 0, value, jnp.nan)
-        return tuple(jnp.where(none, jnp.nan, each) for each in (value, lower, upper))
+        found = tuple(jnp.where(none, jnp.nan, each) for each in (value, lower, upper))
+        if reference is None:
+            return found
+        return _differences(weights * jnp.where(values[:, None] <= value, 1 - part, -part), reference, *found)
 
     return lax.map(one, quantile) if quantile.ndim else one(quantile)
 
 
-@jax.jit
-def _means(values, weights, inside, z):
+@partial(jax.jit, static_argnums=4)
+def _means(values, weights, inside, z, reference):
     number, centre = jnp.sum(inside, dtype=values.dtype), jnp.mean(values, where=inside)
     away = (values - centre)[:, None]
     size, total = jnp.sum(weights, axis=0), jnp.sum(weights * away, axis=0)
@@ -405,32 +357,27 @@ def _means(values, weights, inside, z):
         jnp.where((quadratic > 0) & (size > 0), each, sign * jnp.inf) for each, sign in zip(roots, (-1, 1), strict=True)
     )
     none = jnp.isnan(quadratic)
-    return centre + jnp.where(size > 0, total / size, jnp.nan), *(
-        jnp.where(none, jnp.nan, centre + each) for each in limits
-    )
+    value, *limits = jnp.where(size > 0, total / size, jnp.nan), *(jnp.where(none, jnp.nan, each) for each in limits)
+    found = [centre + each for each in (value, *limits)]
+    return found if reference is None else _differences(weights * (away - value), reference, *found)
 
 
-@jax.jit
-def _differences(values, weights, parts, found, reference):
-    def one(part, value, lower, upper):
-        away = values[:, None] - value
-        terms = weights * (away if parts is None else jnp.where(away <= 0, 1 - part, -part))
-        scale = jnp.sqrt(jnp.sum(terms**2, axis=0))
-        correlation = jnp.sum(terms * terms[:, reference, None], axis=0) / (scale * scale[reference])
-        correlation = jnp.where(jnp.isnan(correlation), 0, jnp.clip(correlation, -1, 1))
-        below = jnp.where(jnp.isinf(lower), jnp.inf, value - lower)
-        above = jnp.where(jnp.isinf(upper), jnp.inf, upper - value)
+def _differences(terms, reference, value, lower, upper):
+    """Each class less the reference; `terms` `[N, K]` are those of the sums that the limits invert."""
+    scale = jnp.sqrt(jnp.sum(terms**2, axis=0))
+    correlation = jnp.sum(terms * terms[:, reference, None], axis=0) / (scale * scale[reference])
+    correlation = jnp.where(jnp.isnan(correlation), 0, jnp.clip(correlation, -1, 1))
+    below = jnp.where(jnp.isinf(lower), jnp.inf, value - lower)
+    above = jnp.where(jnp.isinf(upper), jnp.inf, upper - value)
 
-        def limit(sign, own, other):
-            reach = jnp.sqrt(jnp.maximum(own**2 + other**2 - 2 * correlation * own * other, 0))
-            unlimited = jnp.isinf(own) | jnp.isinf(other)
-            return jnp.where(unlimited, sign * jnp.inf, value - value[reference] + sign * reach)
+    def limit(sign, own, other):
+        reach = jnp.sqrt(jnp.maximum(own**2 + other**2 - 2 * correlation * own * other, 0))
+        unlimited = jnp.isinf(own) | jnp.isinf(other)
+        return jnp.where(unlimited, sign * jnp.inf, value - value[reference] + sign * reach)
 
-        limits = limit(-1, below, above[reference]), limit(1, above, below[reference])
-        itself = (jnp.arange(len(value)) == reference) & ~jnp.isnan(lower)
-        return tuple(jnp.where(itself, 0, each) for each in (value - value[reference], *limits))
-
-    return one(parts, *found) if parts is None or parts.ndim == 0 else lax.map(lambda each: one(*each), (parts, *found))
+    limits = limit(-1, below, above[reference]), limit(1, above, below[reference])
+    itself = (jnp.arange(len(value)) == reference) & ~jnp.isnan(lower)
+    return tuple(jnp.where(itself, 0, each) for each in (value - value[reference], *limits))
 
 
 @jax.jit

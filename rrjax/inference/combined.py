@@ -222,8 +222,7 @@ def _of_tallies(collections, epsilons, weights, values, level, method, estimand,
         data = [one._replace(rates=Rates(*(jnp.broadcast_to(w, one.support.shape) for w in one.rates))) for one in data]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
         return _combine(stacked, weights, as_numbers(values, *sizes), level, method, estimand, "named")
-    how: Any = {"method": method, "estimand": estimand}
-    return _sum_of_intervals(collections, epsilons, weights, values, level, each, **how)
+    return _sum_of_intervals(collections, epsilons, weights, values, level, each, method, estimand=estimand)
 
 
 def _sum_of_intervals(collections, epsilons, weights, values, level, mechanisms, method, **how):

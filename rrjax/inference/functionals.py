@@ -198,8 +198,6 @@ def group_share(
     method: FunctionalMethod | None = None,
     estimand: Estimand = "distribution",
     mechanism: Mechanism | None = None,
-    looks: Looks | None = None,
-    tuned_to: ArrayLike = 10_000,
 ) -> Estimate:
     """Estimates the share of users whose category is in a group, with a confidence interval.
 
@@ -214,8 +212,6 @@ def group_share(
         method: As in `linear_functional`; None is "exact".
         estimand: "distribution" or "users".
         mechanism: The mechanism of a tally, as in `linear_functional`.
-        looks: As in `linear_functional`.
-        tuned_to: As in `linear_functional`.
 
     Returns:
         `Estimate`.
@@ -236,8 +232,8 @@ def group_share(
         kind = "all categories: its share is one" if members.all() else "no category: its share is zero"
         raise ArgumentError(f"the group has {kind}, whatever the reports", argument="members")
     c = members.astype(float_dtype())
-    options = {"method": method, "estimand": estimand, "mechanism": mechanism, "looks": looks, "tuned_to": tuned_to}
-    return linear_functional(counts, epsilon, values=c, level=level, **options)
+    options = {"level": level, "method": method, "estimand": estimand, "mechanism": mechanism}
+    return linear_functional(counts, epsilon, values=c, **options)
 
 
 def _exact_group(values, is_tally):

@@ -199,13 +199,9 @@ def within_of(
     for part, (_, rows) in enumerate(parts):
         how: dict[str, Any] = {"level": 1 - tail, "where": np.isin(np.arange(number), rows)}
         shares[part, :size] = vectors[rows].mean(axis=0)
-        if mean:
-            found[:, 0, part, :size] = inference.class_means(*given, **how)
-        if quantiles:
-            found[:, int(mean) :, part, :size] = inference.class_quantiles(*given, np.asarray(quantiles), **how)
-        for place, wanted in enumerate(([None] * mean + quantiles) * (size == 2)):
-            apart = inference.class_differences(*given, wanted, reference=1, **how)
-            found[:, place, part, size] = np.asarray(apart)[:, 0]
+        found[:, :, part, :size] = _numbers(given, mean, quantiles, **how)
+        if size == 2:
+            found[:, :, part, size] = _numbers(given, mean, quantiles, **how, reference=1)[..., 0]
     own = {
         "statement": np.asarray(names, object)[:, None, None],
         "of": np.asarray([level for level, _ in parts], object)[:, None],
@@ -220,6 +216,13 @@ def within_of(
     _ = reports.contradicted  # which warns
     curves = [] if mean else quantiles
     return ClassStatements(reports, table, within, by, level, simultaneous, curves, left_out, notes)
+
+
+def _numbers(given: tuple[Any, Any, Any], mean: bool, quantiles: Sequence[float], **how: Any) -> np.ndarray:
+    """The means and quantiles of the classes, with their limits, `[3, statements, K]`."""
+    found = [np.asarray(inference.class_means(*given, **how))[:, None]] if mean else []
+    found += [np.asarray(inference.class_quantiles(*given, np.asarray(quantiles), **how))] if quantiles else []
+    return np.concatenate(found, axis=1)
 
 
 @in_float64

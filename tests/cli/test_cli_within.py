@@ -1,5 +1,6 @@
 """Numbers within classes that were randomized: what the command line, a notebook and the page say of them."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -58,12 +59,13 @@ def test_a_file_says_what_the_functions_say(timings, invoke):
         for place, rows in enumerate([india >= 0, india == 0, india == 1]):
             each = ByRespondent(design.designs, np.asarray(design.which)[rows])
             given = times[rows], labels[rows], each
-            found = inference.class_means(*given), inference.class_quantiles(*given, 0.75)
+            functions = inference.class_means, partial(inference.class_quantiles, quantile=0.75)
+            found = [each(*given) for each in functions]
             for number, numbers in enumerate(found):
                 start = 9 * number + 3 * place
                 at, apart = (
                     slice(start, start + 2),
-                    inference.class_differences(*given, (None, 0.75)[number], reference=1),
+                    functions[number](*given, reference=1),
                 )
                 for name in ("value", "lower", "upper"):
                     np.testing.assert_allclose(columns[name][at], getattr(numbers, name), rtol=1e-9)

@@ -11,7 +11,7 @@ from cases import FLOAT, X64
 from refusals import refused
 from scipy import optimize, special
 
-from rrjax.inference import difference, group_share, intervals, linear_functional
+from rrjax.inference import difference, intervals, linear_functional
 from rrjax.inference.any_time import log_ratio
 from rrjax.mechanisms import Direct, ForcedResponse, OptimizedUnaryEncoding, RandomizedResponse
 
@@ -247,7 +247,7 @@ def test_groups_and_other_tallies_have_the_limits_of_shares():
     encoding = OptimizedUnaryEncoding(4, 2.0)
     tally = encoding.collect(jax.random.key(0), [500, 300, 100, 100])
     for given in ((counts, 2.0), (tally, None)):
-        found = group_share(*given, members=[False, True, False, False], looks="any")
+        found = linear_functional(*given, values=[0, 1, 0, 0], looks="any")
         wanted = intervals(*given, looks="any")
         np.testing.assert_allclose([found.lower, found.upper], [each[1] for each in wanted], rtol=20 * RTOL)
     limits = intervals(tally, looks="any", simultaneous="bonferroni")

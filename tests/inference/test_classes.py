@@ -12,7 +12,7 @@ from refusals import refused
 from scipy import stats
 
 import rrjax
-from rrjax.inference import class_cdf, class_differences, class_means, class_quantiles
+from rrjax.inference import class_cdf, class_means, class_quantiles
 from rrjax.mechanisms import ByRespondent, Coin, Direct, ForcedResponse, OptimizedUnaryEncoding, SquareWave
 
 RTOL = 1e-9 if X64 else 2e-5
@@ -143,8 +143,8 @@ def test_differences_are_those_of_the_definition(quantile):
     classes = random.integers(0, 3, number)
     values = random.normal(classes, 1.0).astype(np.float32)
     reports = np.asarray(design.randomize(jax.random.key(0), classes))
-    found = class_differences(values, reports, design, quantile, reference=2)
-    own = class_means(values, reports, design) if quantile is None else class_quantiles(values, reports, design, 0.75)
+    function = class_means if quantile is None else partial(class_quantiles, quantile=quantile)
+    found, own = function(values, reports, design, reference=2), function(values, reports, design)
     value, lower, upper = (np.asarray(each, np.float64) for each in own)
     weights = np.asarray(design.debias(reports), np.float64)
     terms = values[:, None] - value if quantile is None else (values[:, None] <= value) - quantile
@@ -163,8 +163,8 @@ def test_differences_are_those_of_the_definition(quantile):
 def test_a_difference_has_a_limit_where_both_classes_have():
     for share, design, finite in ((0.0, Coin(2, 0.8), False), (0.5, Coin(2, 0.4), True)):
         values, labels, _ = records(300, share, design, seed=4)
-        for quantile in (0.5, None):
-            found = class_differences(values, labels, design, quantile, reference=0)
+        for function in (class_quantiles, class_means):
+            found = function(values, labels, design, reference=0)
             assert np.isfinite([found.lower[1], found.upper[1]]).tolist() == [finite, finite]
             assert float(found.lower[0]) == 0
 
@@ -207,8 +207,8 @@ def test_epsilon_is_that_of_randomized_response():
 def test_order_and_transformations_do_not_matter():
     values, labels, _ = records(300, 0.4, Coin(2, 0.4))
     turned = np.random.default_rng(3).permutation(300)
-    apart = partial(class_differences, reference=0)
-    for function in (class_quantiles, class_means, lambda *given: class_cdf(*given, 1.0), apart):
+    apart = [partial(each, reference=0) for each in (class_quantiles, class_means)]
+    for function in (class_quantiles, class_means, lambda *given: class_cdf(*given, 1.0), *apart):
         plain = function(values, labels, Coin(2, 0.4))
         np.testing.assert_allclose(function(values[turned], labels[turned], Coin(2, 0.4)), plain, rtol=10 * RTOL)
         traced = jax.jit(lambda v, r, f=function: f(v, r, Coin(2, 0.4)))
@@ -249,7 +249,7 @@ def test_simultaneous_intervals_share_the_error():
         (lambda **given: class_quantiles(values, labels, Coin(2, 0.4), [0.5, 0.75], **given), 4),
         (lambda **given: class_means(values, labels, Coin(2, 0.4), **given), 2),
         (lambda **given: class_cdf(values, labels, Coin(2, 0.4), [0.5, 1.0, 2.0], **given), 6),
-        (lambda **given: class_differences(values, labels, Coin(2, 0.4), [0.5, 0.75], reference=1, **given), 2),
+        (lambda **given: class_quantiles(values, labels, Coin(2, 0.4), [0.5, 0.75], reference=1, **given), 2),
     ):
         np.testing.assert_allclose(
             function(simultaneous="bonferroni"), function(level=1 - 0.05 / number), rtol=20 * RTOL
@@ -272,9 +272,8 @@ def test_simultaneous_intervals_share_the_error():
         (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), 1.0), "quantile"),
         (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), [[0.5]]), "quantile"),
         (lambda: class_cdf([1.0, 2.0], [0, 1], Coin(2, 0.4), "a"), "points"),
-        (lambda: class_differences([1.0, 2.0], [0, 1], Coin(2, 0.4), 0.0, reference=1), "quantile"),
-        (lambda: class_differences([1.0, 2.0], [0, 1], Coin(2, 0.4), reference=2), "reference"),
-        (lambda: class_differences([1.0, 2.0], [0, 1], Coin(2, 0.4), reference=-1), "reference"),
+        (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), reference=2), "reference"),
+        (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), reference=-1), "reference"),
         (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), level=1.0), "level"),
         (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), simultaneous="holm"), "simultaneous"),
         (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), where=[True]), "where"),
@@ -300,7 +299,7 @@ def test_intervals_cover(share, rate):
         values = jnp.where(classes == 1, jnp.exp(0.3 + normal), jnp.exp(0.7 * normal))
         labels = design.randomize(for_label, classes)
         given = values, labels, design
-        apart = class_differences(*given, jnp.asarray(PARTS), reference=0)
+        apart = class_quantiles(*given, jnp.asarray(PARTS), reference=0)
         return class_quantiles(*given, jnp.asarray(PARTS)), class_cdf(*given, 3.0), apart
 
     quantiles, fractions, apart = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=100))(
