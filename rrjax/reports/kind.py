@@ -383,7 +383,8 @@ class ColumnQuestions(Kind):
             simultaneous: Whether all intervals hold together with that confidence, not each.
 
         Returns:
-            `ClassStatements`, computed in float64 by `inference.class_quantiles` and `inference.class_means`.
+            `ClassStatements`, computed in float64 by `inference.class_quantiles` and `inference.class_means`; of two
+            classes also how far the first is above the second.
 
         Raises:
             DataError: A file or a column that cannot be used, such as one with other values than numbers.
@@ -398,7 +399,7 @@ class ColumnQuestions(Kind):
             ...     given = {"mechanism": "coin", "parameters": {"rate": 0.4}, "domain": ["low", "high"]}
             ...     found = rrjax.read(path, column="confidence", **given).within("seconds", quantile=0.75)
             >>> found.columns["class"].tolist(), found.columns["value"].tolist()
-            (['low', 'high'], [6.0, 3.0])
+            (['low', 'high', 'low less high'], [6.0, 3.0, 3.0])
         """
         from rrjax.reports.classes import within_of
 
