@@ -39,6 +39,7 @@ from jaxtyping import Array, Float
 from rrjax.data.tally import SupportData
 from rrjax.inference.bounded_means import Spread, mirrored
 from rrjax.numerics.products import matmul
+from rrjax.numerics.solvers import bisected
 from rrjax.numerics.special import deviance, exp_minus, stirling_error
 
 SERIES_FROM = 12.0
@@ -69,15 +70,11 @@ def _limits(count, other, log_tail, tuned_to):
 
 def _lower(count, other, concentration, log_bound):
     """The smallest probability whose ratio is below the bound: the ratio falls towards count/n."""
-    steps = 26 if count.dtype == jnp.float32 else 54
 
-    def halve(_, ends):
-        near, far = ends
-        middle = (near + far) / 2
-        refused = log_ratio(count, other, middle, concentration) >= log_bound
-        return jnp.where(refused, near, middle), jnp.where(refused, middle, far)
+    def accepted(below):
+        return log_ratio(count, other, below, concentration) < log_bound
 
-    _, far = lax.fori_loop(0, steps, halve, (jnp.zeros_like(count), jnp.ones_like(count)))
+    _, far = bisected(accepted, jnp.zeros_like(count), jnp.ones_like(count), jnp.finfo(count.dtype).nmant + 3)
     return jnp.where(count > 0, count / (count + other) * (1 - far), 0)
 
 
@@ -117,24 +114,18 @@ def any_time_mean_limits(
     log_weights = jnp.asarray(np.log(weights / weights.sum()), dtype)
 
     def lower(spread, estimate):
-        def refused(distance):
+        def accepted(distance):
             m = jnp.clip(estimate - distance, 0, 1)
             mean = kept * m + (1 - kept) * spread.mean
             noise = matmul(exp_minus(tilts[:, None] * (spread.points - mean)), spread.mass)
             users = m * exp_minus(tilts * (1 - mean)) + (1 - m) * exp_minus(-tilts * mean)
             second = (1 - kept) * noise + kept * users  # M/e^(λ·mean) − 1
-            return logsumexp(log_weights + num_users * (tilts * kept * distance - jnp.log1p(second))) >= -log_tail
+            return logsumexp(log_weights + num_users * (tilts * kept * distance - jnp.log1p(second))) < -log_tail
 
         least, most = jnp.maximum(estimate - 1, 0), jnp.maximum(estimate, 0)
-
-        def halve(_, ends):
-            near, far = ends
-            middle = (near + far) / 2
-            return tuple(jnp.where(refused(middle), each, other) for each, other in ((near, middle), (middle, far)))
-
-        _, far = lax.fori_loop(0, 26 if dtype == jnp.float32 else 54, halve, (least, most))
-        limit = jnp.where(refused(most), jnp.clip(estimate - far, 0, 1), 0)
-        return jnp.where((least > 0) & refused(least), 2, limit)
+        _, far = bisected(accepted, least, most, jnp.finfo(dtype).nmant + 3)
+        limit = jnp.where(accepted(most), 0, jnp.clip(estimate - far, 0, 1))
+        return jnp.where((least > 0) & ~accepted(least), 2, limit)
 
     return lower(spread, estimate), 1 - lower(mirrored(spread), 1 - estimate)
 
