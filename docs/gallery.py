@@ -143,6 +143,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
         .figure()
     ),
     "numbers": lambda: rrjax.read(folder() / "ages.parquet").statements().figure(),
+    "classes": lambda: survey().within("age", quantile=[0.25, 0.75]).figure(),
     "joint": lambda: columns().joint(["smokes", "drinks"]).figure(),
     "pairs": lambda: columns().pairs().figure(),
     "tree": lambda: columns().tree().figure(),

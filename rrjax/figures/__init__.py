@@ -13,7 +13,7 @@ A figure of one panel takes `ax`, axes to draw into, and returns their figure; a
 
 from rrjax.figures.association import association_figure, joint_figure, tree_figure
 from rrjax.figures.curves import against_epsilon, against_users, by_categories, convergence, decomposition, overview
-from rrjax.figures.estimates import cdf_figure, estimate_figure, forest_figure
+from rrjax.figures.estimates import cdf_figure, distributions_figure, estimate_figure, forest_figure
 from rrjax.figures.files import save
 from rrjax.figures.inference import likelihood_figure, plan_figure, profile_figure, splits_figure
 from rrjax.figures.wins import closest, wins
@@ -27,6 +27,7 @@ __all__ = [
     "closest",
     "convergence",
     "decomposition",
+    "distributions_figure",
     "estimate_figure",
     "forest_figure",
     "joint_figure",

@@ -11,7 +11,7 @@ import numpy as np
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.catalogue import Style
 from rrjax.figures import axes as canvas
-from rrjax.figures.style import BLUE, PALE_BLUE, estimator_title, shortened, styles_of
+from rrjax.figures.style import BLUE, PALE_BLUE, estimator_title, line_at, shortened, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -317,4 +317,55 @@ def cdf_figure(
     for axes in (left, right):
         canvas.set_share_ticks(axes.yaxis)
         canvas.set_grid(axes)
+    return figure
+
+
+def distributions_figure(
+    points: Sequence[float] | np.ndarray,
+    distributions: Mapping[str, Sequence[np.ndarray] | np.ndarray],
+    *,
+    quantiles: Sequence[float] = (),
+    band_label: str = "bands",
+    name: str = "",
+    title: str = "",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws the distribution functions of several classes, with their bands.
+
+    Args:
+        points: `[P]`, numbers in ascending order.
+        distributions: Name → estimate, lower and upper limits of the distribution function at the points, `[P]` each,
+            as from `rrjax.inference.class_cdf`. The estimate is drawn with its running maximum, cut to [0, 1].
+        quantiles: Fractions in (0, 1), each marked with a line: a band there has the interval of the quantile.
+        band_label: What the bands are, for the heading of the legend.
+        name: The name of the numbers, for the horizontal axis.
+        title: Title above the figure.
+        ax: The axes to draw into; None makes a figure.
+
+    Returns:
+        The figure; `rrjax.figures.save(figure, path)` writes it.
+
+    Raises:
+        ArgumentError: The arrays are not of one length.
+
+    Example:
+        >>> import numpy as np
+        >>> from rrjax.figures import distributions_figure
+        >>> fast, slow = np.array([[0.4, 0.3, 0.5], [0.8, 0.7, 0.9]]).T, np.array([[0.1, 0, 0.2], [0.5, 0.4, 0.6]]).T
+        >>> figure = distributions_figure([1, 2], {"fast": fast, "slow": slow}, quantiles=[0.75], name="seconds")
+    """
+    along = np.asarray(points, float)
+    for each in distributions.values():
+        _check_lengths(len(along), "points", dict(zip(("value", "lower", "upper"), each, strict=True)))
+    figure, axes = canvas.one_panel(7.2, 4.4, title, ax)
+    for place, (label, (value, lower, upper)) in enumerate(distributions.items()):
+        look = line_at(place)
+        axes.fill_between(along, np.asarray(lower), np.asarray(upper), color=look["color"], alpha=0.16, linewidth=0)
+        axes.plot(along, np.maximum.accumulate(np.clip(value, 0, 1)), **look, label=shortened(label, 60))
+    for fraction in quantiles:
+        axes.axhline(fraction, color="0.5", linewidth=0.9, linestyle=":")
+    axes.set(xlabel=shortened(name, 60), ylabel="share of the class up to here", ylim=(0, 1))
+    canvas.set_share_ticks(axes.yaxis)
+    canvas.set_grid(axes)
+    canvas.legend_below(figure, axes.get_legend_handles_labels()[0], band_label, ax=ax)
     return figure

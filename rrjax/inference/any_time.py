@@ -1,4 +1,4 @@
-r"""Limits of a binomial probability that hold at every number of trials at once.
+r"""Limits of a binomial probability, and of a mean, that hold at every number of trials at once.
 
 A count c of n trials at probability μ is seen again and again while n grows. For any mixture of other probabilities the
 ratio of the mixed likelihood to that of μ is a martingale of mean one if μ is the true one. So it ever reaches 1/error
@@ -14,6 +14,11 @@ in which no large numbers cancel. Of large counts, with r = n/a and L = 2·log(1
 from c/n, z² = (1 + 1/r)·(L + log(1 + r)). That is least where r = L + log(1 + r), which sets a at the number of trials
 to which the limits are tuned: there z² = 1 + r, and z is 1.55 times the 1.96 of a single look at the error 5 %.
 
+A mean m of users' values from 0 to 1, whose reports have the sum T: with M(λ, m) the generating function of a report of
+users whose values are 0 or 1, which is the largest (`rrjax.inference.bounded_means`), exp(λT − n·log M(λ, m)) has at
+most the mean one for every λ > 0. So has a mixture over λ, and it falls with m: all m are refused below the one where
+it is 1/(error/2). The mixture has a λ in each octave, most weight on the one that is best at `tuned_to`.
+
 References:
     Ville, "Étude critique de la notion de collectif", 1939; Robbins, "Statistical methods related to the law of the
     iterated logarithm", 1970; Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic
@@ -26,15 +31,22 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from rrjax.data.tally import SupportData
-from rrjax.numerics.special import deviance, stirling_error
+from rrjax.inference.bounded_means import Spread, mirrored
+from rrjax.numerics.products import matmul
+from rrjax.numerics.solvers import bisected
+from rrjax.numerics.special import deviance, exp_minus, stirling_error
 
 SERIES_FROM = 12.0
 """Smallest x for the series of δ; below, it is a difference of small numbers."""
 FIXED_POINTS = 30
+OCTAVES = np.arange(-10, 5)
+"""Those of λ, from the best one at the number of users to which limits of means are tuned."""
 
 
 def any_time_limits(
@@ -58,15 +70,11 @@ def _limits(count, other, log_tail, tuned_to):
 
 def _lower(count, other, concentration, log_bound):
     """The smallest probability whose ratio is below the bound: the ratio falls towards count/n."""
-    steps = 26 if count.dtype == jnp.float32 else 54
 
-    def halve(_, ends):
-        near, far = ends
-        middle = (near + far) / 2
-        refused = log_ratio(count, other, middle, concentration) >= log_bound
-        return jnp.where(refused, near, middle), jnp.where(refused, middle, far)
+    def accepted(below):
+        return log_ratio(count, other, below, concentration) < log_bound
 
-    _, far = lax.fori_loop(0, steps, halve, (jnp.zeros_like(count), jnp.ones_like(count)))
+    _, far = bisected(accepted, jnp.zeros_like(count), jnp.ones_like(count), jnp.finfo(count.dtype).nmant + 3)
     return jnp.where(count > 0, count / (count + other) * (1 - far), 0)
 
 
@@ -86,6 +94,40 @@ def log_ratio(
     parts = ((count + concentration * law, 1), (other + concentration * rest, 1), (total, -1))
     parts += ((concentration * law, -1), (concentration * rest, -1), (concentration, 1))
     return divergence - spread / 2 + sum(sign * _remainder(x) for x, sign in parts)
+
+
+@jax.jit
+def any_time_mean_limits(
+    spread: Spread,
+    estimate: Float[Array, ""],
+    num_users: Float[Array, ""],
+    kept: Float[Array, ""],
+    log_tail: Float[Array, ""],
+    tuned_to: Float[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Limits of m at all numbers of users at once, as those of `bounded_means.conservative_limits` for one number."""
+    dtype = estimate.dtype
+    log_tail, tuned_to = log_tail.astype(dtype), tuned_to.astype(dtype)
+    variance = jnp.max(spread.of_reports(jnp.linspace(0, 1, 65, dtype=dtype), kept))
+    tilts = jnp.sqrt(-2 * log_tail / (tuned_to * variance)) * jnp.asarray(2.0**OCTAVES, dtype)  # λ
+    weights = 1 / (1 + np.abs(OCTAVES)) ** 2
+    log_weights = jnp.asarray(np.log(weights / weights.sum()), dtype)
+
+    def lower(spread, estimate):
+        def accepted(distance):
+            m = jnp.clip(estimate - distance, 0, 1)
+            mean = kept * m + (1 - kept) * spread.mean
+            noise = matmul(exp_minus(tilts[:, None] * (spread.points - mean)), spread.mass)
+            users = m * exp_minus(tilts * (1 - mean)) + (1 - m) * exp_minus(-tilts * mean)
+            second = (1 - kept) * noise + kept * users  # M/e^(λ·mean) − 1
+            return logsumexp(log_weights + num_users * (tilts * kept * distance - jnp.log1p(second))) < -log_tail
+
+        least, most = jnp.maximum(estimate - 1, 0), jnp.maximum(estimate, 0)
+        _, far = bisected(accepted, least, most, jnp.finfo(dtype).nmant + 3)
+        limit = jnp.where(accepted(most), 0, jnp.clip(estimate - far, 0, 1))
+        return jnp.where((least > 0) & ~accepted(least), 2, limit)
+
+    return lower(spread, estimate), 1 - lower(mirrored(spread), 1 - estimate)
 
 
 def _remainder(x):

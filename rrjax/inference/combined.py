@@ -34,7 +34,7 @@ from rrjax.inference.functionals import (
     normal_limits,
     unbiased_estimate,
 )
-from rrjax.inference.intervals import within
+from rrjax.inference.intervals import Looks, within
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.sharding import unsharded, with_sharding_of
 
@@ -56,6 +56,8 @@ def difference(
     method: CombinedMethod | None = None,
     estimand: Estimand = "distribution",
     mechanism: Mechanism | Sequence[Mechanism] | None = None,
+    looks: Looks | None = None,
+    tuned_to: ArrayLike = 10_000,
 ) -> Estimate:
     """Estimates the difference of Σ_i c_i·θ_i between two collections, with a confidence interval.
 
@@ -75,6 +77,9 @@ def difference(
         method: As above.
         estimand: "distribution" or "users", as in `linear_functional`.
         mechanism: Of tallies, as in `linear_functional`: one for both, or a pair.
+        looks: As in `linear_functional`: with "any" the interval holds at all sizes of both collections at once. It is
+            the difference of two intervals at the square root of the level.
+        tuned_to: As in `linear_functional`, of users of each collection.
 
     Returns:
         `Estimate` of the first minus the second. The limits are NaN if no distributions explain the reports, as in
@@ -94,9 +99,12 @@ def difference(
         Berger and Boos, "P values maximized over a confidence set for the nuisance parameter", 1994.
     """
     check_options(method, get_args(CombinedMethod), estimand, level)
-    pair = _pair(epsilon)
+    pair, signs = _pair(epsilon), jnp.asarray([1, -1], float_dtype())
+    if looks is not None:
+        how: Any = {"method": method, "estimand": estimand, "looks": looks, "tuned_to": tuned_to}
+        each = mechanism if isinstance(mechanism, list | tuple) else (mechanism, mechanism)
+        return _sum_of_intervals((first, second), pair, signs, values, level, each, **how)
     if isinstance(first, Tally) or isinstance(second, Tally):
-        signs = jnp.asarray([1, -1], float_dtype())
         return _of_tallies((first, second), pair, signs, values, level, method, estimand, mechanism)
     counts = [as_counts(each, name, whole=True) for each, name in ((first, "first"), (second, "second"))]
     if counts[0].shape != counts[1].shape:
@@ -106,7 +114,7 @@ def difference(
         )
     c = as_numbers(values, counts[0].shape[0])
     epsilons = jnp.stack([as_scalar(each, float_dtype()) for each in pair])
-    return _combine(_of_counts(jnp.stack(counts), epsilons), jnp.asarray([1, -1], c.dtype), c, level, method, estimand)
+    return _combine(_of_counts(jnp.stack(counts), epsilons), signs.astype(c.dtype), c, level, method, estimand)
 
 
 def stratified(
@@ -214,15 +222,15 @@ def _of_tallies(collections, epsilons, weights, values, level, method, estimand,
         data = [one._replace(rates=Rates(*(jnp.broadcast_to(w, one.support.shape) for w in one.rates))) for one in data]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
         return _combine(stacked, weights, as_numbers(values, *sizes), level, method, estimand, "named")
-    return _sum_of_intervals(collections, epsilons, weights, values, level, method, estimand, each)
+    return _sum_of_intervals(collections, epsilons, weights, values, level, each, method, estimand=estimand)
 
 
-def _sum_of_intervals(collections, epsilons, weights, values, level, method, estimand, mechanisms):
+def _sum_of_intervals(collections, epsilons, weights, values, level, mechanisms, method, **how):
     """The weighted sum of independent intervals that cover together with the level."""
     power = 1 / len(collections)
     own = level**power if isinstance(level, Tracer) else float(np.asarray(level, np.float64) ** power)
     each = [
-        linear_functional(one, epsilon, values=values, level=own, method=method, estimand=estimand, mechanism=mechanism)
+        linear_functional(one, epsilon, values=values, level=own, method=method, mechanism=mechanism, **how)
         for one, epsilon, mechanism in zip(collections, epsilons, mechanisms, strict=True)
     ]
     found, errors, lower, upper = (jnp.stack(leaves) for leaves in zip(*each, strict=True))

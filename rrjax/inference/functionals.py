@@ -16,8 +16,9 @@ from rrjax.data.arguments import Estimand, as_probability, check_estimand, compl
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.tally import SupportData, Tally, of_tally, support_data
+from rrjax.inference.any_time import any_time_limits, any_time_mean_limits
 from rrjax.inference.bounded_means import conservative_limits, spread_of
-from rrjax.inference.intervals import exact_limits, intervals, log_tail, whole_counts, within
+from rrjax.inference.intervals import Looks, as_looks, exact_limits, intervals, log_tail, whole_counts, within
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of, with_whole_axis
@@ -55,6 +56,8 @@ def linear_functional(
     method: FunctionalMethod | None = None,
     estimand: Estimand = "distribution",
     mechanism: Mechanism | None = None,
+    looks: Looks | None = None,
+    tuned_to: ArrayLike = 10_000,
 ) -> Estimate:
     r"""Estimates Σ_i c_i·θ_i, such as the mean of numeric categories, with a confidence interval.
 
@@ -89,6 +92,9 @@ def linear_functional(
         mechanism: The mechanism of a tally. If its reports name one category each (survey designs, randomized
             response), their supports of several categories depend on each other in a known way: standard errors and
             intervals are as of counts. A tally alone does not tell.
+        looks: As for `intervals`: with "any" the interval, "exact" or "conservative", holds at all numbers of users at
+            once. Within a factor of 4 of `tuned_to` users it is longer by a half ("exact": three quarters) at most.
+        tuned_to: As for `intervals`.
 
     Returns:
         `Estimate`, in the unit of `values`. The square of the standard error is exact in expectation while the value is
@@ -122,6 +128,7 @@ def linear_functional(
     group = _exact_group(values, is_tally)
     if method == "exact" and group is None:
         raise ArgumentError(_no_exact_method(values, is_tally), argument="method")
+    tuned = as_looks(looks, tuned_to, method != "normal" and estimand == "distribution")
     method = method or ("conservative" if group is None else "exact")
     if is_tally and method == "normal" and group is None:
         raise ArgumentError(
@@ -132,9 +139,10 @@ def linear_functional(
             argument="method",
         )
     boxed = method == "conservative" and kind in ("supports", "denied")
-    box = intervals(counts, None, level, simultaneous="bonferroni") if boxed else None
+    how: Any = {"simultaneous": "bonferroni", "looks": looks, "tuned_to": tuned_to}
+    box = intervals(counts, None, level, **how) if boxed else None
     whole, c = with_sharding_of((whole_counts(counts, epsilon), c))
-    return _estimate((data, whole, group, box), c, complement(level), method, kind, estimand)
+    return _estimate((data, whole, group, box, tuned), c, complement(level), method, kind, estimand)
 
 
 def kind_of(counts: ArrayLike | Tally, mechanism: Mechanism | None) -> Kind:
@@ -163,19 +171,20 @@ def check_options(method: str | None, methods: tuple[str, ...], estimand: Estima
 
 @partial(jax.jit, static_argnums=(3, 4, 5))
 def _estimate(given, c, miss, method, kind, estimand):
-    """From a collection and its integers, the group of an exact interval, and the limits of all shares."""
-    data, whole, group, box = given
+    """From a collection and its integers, the group of an exact interval, the limits of all shares, and the looks."""
+    data, whole, group, box, tuned = given
     scale, tail = Scale.of(c), log_tail(miss, None, 1)
     found = unbiased_estimate(data, scale.unit, kind, estimand)
     if method == "exact":
-        lower, upper = _exact_limits(data, whole, group, tail, kind, estimand)
+        lower, upper = _exact_limits(data, whole, group, tail, tuned, kind, estimand)
     elif method == "normal":
         lower, upper = normal_limits(found.value, found.standard_error, miss)
     elif box is not None:
         lower, upper = _limits_within(box, scale.unit)
     else:
         spread, kept = spread_of(scale.unit, law_of(data, kind)), jnp.mean(data.rates.d)
-        lower, upper = conservative_limits(spread, found.value, data.num_users, kept, tail)
+        limits, looks = (conservative_limits, ()) if tuned is None else (any_time_mean_limits, (tuned,))
+        lower, upper = limits(spread, found.value, data.num_users, kept, tail, *looks)
     usable = data.usable & scale.usable & (miss > 0) & (miss < 1)
     lower, upper = within(lower, upper)
     return scale.mapped(found._replace(lower=lower, upper=upper), usable, 1)
@@ -265,17 +274,17 @@ def normal_limits(value: Array, error: Array, miss: Any) -> tuple[Array, Array]:
     return value - half, value + half
 
 
-def _exact_limits(data, whole, group, tail, kind, estimand):
+def _exact_limits(data, whole, group, tail, tuned, kind, estimand):
     """Exact limits of the share of a group."""
     support, total = whole
     if kind == "supports":
         lone = jnp.sum(group) == 1
         place = jnp.argmax(group == lone)
-        lower, upper = group_limits(support[place], total, rates_at(data.rates, place), tail, estimand)
+        lower, upper = group_limits(support[place], total, rates_at(data.rates, place), tail, estimand, tuned)
         return jnp.where(lone, lower, 1 - upper), jnp.where(lone, upper, 1 - lower)
     if kind == "counts":
         named = jnp.sum(jnp.where(group, support, 0), dtype=support.dtype)
-        return group_limits(named, total, group_rates(data.rates, jnp.sum(group)), tail, estimand)
+        return group_limits(named, total, group_rates(data.rates, jnp.sum(group)), tail, estimand, tuned)
     # A report supports the group by naming one of it or, if the own category is denied, none of it.
     denied, law = kind == "denied", _law(data, kind)
     inside, outside = (accurate_sum(jnp.where(chosen, law, 0)) for chosen in (group, ~group))
@@ -285,7 +294,7 @@ def _exact_limits(data, whole, group, tail, kind, estimand):
     # The law adds up to 1 − d, or 1 + d.
     always, never = (outside - d, inside - d) if denied else (inside, outside)
     rates = Rates(jnp.maximum(always, 0), jnp.maximum(never, 0), d)
-    return group_limits(total - named if denied else named, total, rates, tail, estimand)
+    return group_limits(total - named if denied else named, total, rates, tail, estimand, tuned)
 
 
 def rates_at(rates: Rates, place: Int[Array, ""]) -> Rates:
@@ -300,12 +309,20 @@ def group_rates(rates: Rates, size: Int[Array, ""]) -> Rates:
 
 
 def group_limits(
-    support: Int[Array, ""], total: Int[Array, ""], rates: Rates, log_tail: Float[Array, ""], estimand: Estimand
+    support: Int[Array, ""],
+    total: Int[Array, ""],
+    rates: Rates,
+    log_tail: Float[Array, ""],
+    estimand: Estimand,
+    tuned: Float[Array, ""] | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Exact limits of the share of a group, not cut to [0, 1]."""
+    """Exact limits of the share of a group, not cut to [0, 1]; for any number of looks if `tuned` to a number."""
     tally = Tally(support[None], total, rates=rates)
     users = (tally.support, total) if estimand == "users" else None
-    lower, upper = exact_limits(of_tally(tally), users, log_tail)
+    if tuned is not None:
+        lower, upper = any_time_limits(of_tally(tally), log_tail, tuned)
+    else:
+        lower, upper = exact_limits(of_tally(tally), users, log_tail)
     return lower[0], upper[0]
 
 

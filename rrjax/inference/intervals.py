@@ -192,15 +192,8 @@ def intervals(
     miss = complement(level)
     data = support_data(counts, epsilon)
     tail = log_tail(miss, simultaneous, num_tests(data))
-    if looks is not None:
-        if looks not in get_args(Looks):
-            raise ArgumentError.about("looks", f"must be None or 'any', got {looks!r}")
-        if method != "clopper-pearson" or estimand != "distribution" or fakes:
-            problem = "'any' is for 'clopper-pearson', the distribution and no fakes; leave the other options out"
-            raise ArgumentError.about("looks", problem)
-        tuned = as_scalar(tuned_to, float_dtype(), "tuned_to")
-        if not isinstance(tuned, Tracer) and not 1 <= float(tuned) < math.inf:
-            raise ArgumentError.about("tuned_to", f"must be a number of users, at least 1, got {float(tuned):g}")
+    tuned = as_looks(looks, tuned_to, method == "clopper-pearson" and estimand == "distribution" and not fakes)
+    if tuned is not None:
         support = whole_support(counts, epsilon)
         return once_per_count(lambda data, _: _at_any_time(data, miss, tail, tuned), support, data, tail, tuned)
     alone = log_tail(miss, "bonferroni", num_tests(data))
@@ -212,6 +205,24 @@ def intervals(
     given = [(support_data(*each), whole_counts(*each) if estimand == "users" else None) for each in sides]
     support = whole_support(counts, epsilon)
     return once_per_count(lambda given, _: _limits(given, miss, tail, alone, method), support, given, tail)
+
+
+def as_looks(looks: Looks | None, tuned_to: ArrayLike, alone: bool) -> Float[Array, ""] | None:
+    """The number of users to which limits for any number of looks are tuned; None for one look.
+
+    Raises `ValueError` for other looks, and for options that do not go with them, unless these are left `alone`.
+    """
+    if looks is None:
+        return None
+    if looks not in get_args(Looks):
+        raise ArgumentError.about("looks", f"must be None or 'any', got {looks!r}")
+    if not alone:
+        problem = "'any' is for the default method, the distribution and no fakes; leave the other options out"
+        raise ArgumentError.about("looks", problem)
+    tuned = as_scalar(tuned_to, float_dtype(), "tuned_to")
+    if not isinstance(tuned, Tracer) and not 1 <= float(tuned) < math.inf:
+        raise ArgumentError.about("tuned_to", f"must be a number of users, at least 1, got {float(tuned):g}")
+    return tuned
 
 
 @partial(program, static_argnums=(4,))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 1 << 25
 """Limit of records × classes: a matrix of them takes 256 MiB."""
+MOST_CURVES, CURVE_POINTS = 4, 100
+"""Number of classes whose distributions are drawn; and of the points of their bands."""
 MOST_NAMED = 3
 """Rows without limits that are named."""
 
@@ -31,8 +33,9 @@ MOST_NAMED = 3
 class ClassStatements(Answer):
     """Means and quantiles of numbers that were not randomized, within each class, which was; with intervals.
 
-    `columns` are a row for each statement, level and class: statement, of, class, num_reports, share, value, lower,
-    upper. Limits are infinite where the reports do not show that the class has records beyond some number.
+    `columns` are a row for each statement, level and class, of two classes also for their difference, which has no
+    share: statement, of, class, num_reports, share, value, lower, upper. Limits are infinite where the reports do not
+    show that the class has records beyond some number.
     """
 
     written: ClassVar[str] = "Statements"
@@ -45,6 +48,8 @@ class ClassStatements(Answer):
     by: str | None
     level: float
     simultaneous: bool
+    quantiles: Sequence[float]
+    """The quantiles, if no mean is asked for."""
     num_left_out: int
     """Number of reports without a number, or without a level."""
     notes: Sequence[str] = ()
@@ -57,6 +62,11 @@ class ClassStatements(Answer):
     def _unlimited(self) -> np.ndarray:
         """Which rows have an infinite limit."""
         return np.isinf(self.table["lower"]) | np.isinf(self.table["upper"])
+
+    @property
+    def _of_classes(self) -> np.ndarray:
+        """Which rows are about one class; the others are differences."""
+        return ~np.isnan(self.table["share"])
 
     @property
     def _results(self):
@@ -80,7 +90,7 @@ class ClassStatements(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        rows = np.flatnonzero(self._unlimited)
+        rows = np.flatnonzero(self._unlimited & self._of_classes)
         if not len(rows):
             return []
         names = list(dict.fromkeys(self._names(rows)))
@@ -101,6 +111,9 @@ class ClassStatements(Answer):
             "estimate": f"{estimate}of means the mean of the numbers, each weighted by its unbiased class",
             form.interval(self.level): "all numbers that a test at this level does not reject (of quantiles Woodruff's "
             "inversion with Wilson's variance, of means Fieller's)",
+            "… less …": ""
+            if self._of_classes.all()
+            else "the difference between the classes; they differ, at this level, if its interval does not hold 0",
             "all": "the records of all levels together" if self.by is not None else "",
         }
 
@@ -112,7 +125,8 @@ class ClassStatements(Answer):
             digits = form.decimals(width)
             limits = "–" if math.isnan(lower) else f"{_text(lower, digits)} – {_text(upper, digits)}"
             names = map(form.printable, [row["class"], *([row["of"]] if by else [])])
-            numbers = f"{row['num_reports']:,}", form.percent(row["share"]), _text(value, digits)
+            share = "" if math.isnan(row["share"]) else form.percent(row["share"])
+            numbers = f"{row['num_reports']:,}", share, _text(value, digits)
             rows.append([row["statement"], *names, *numbers, limits])
         names = [self.within, self.reports.counted.column, *by]
         heads = ["reports", "share", "estimate", form.interval(self.level)]
@@ -122,15 +136,22 @@ class ClassStatements(Answer):
         return {"statements": rows_of_table(self.table)}
 
     def figure(self, ax: Axes | None = None) -> Figure:
-        """A panel for each statement; an interval with an infinite limit is not drawn."""
-        from rrjax.figures import forest_figure
+        """The distributions of few classes with bands; with means or levels, a panel for each statement.
 
+        An interval with an infinite limit is not drawn.
+        """
+        from rrjax.figures import distributions_figure, forest_figure
+
+        title = f"{self.reports.called}, by the true {self.reports.counted.column}"
+        if self.quantiles and self.by is None and self.reports.num_categories <= MOST_CURVES:
+            label = f"{100 * self.level:g} % bands, {'all points at once' if self.simultaneous else 'point by point'}"
+            given = {"quantiles": self.quantiles, "band_label": label, "name": self.within, "title": title}
+            return distributions_figure(*_distributions(self), **given, ax=ax)
         panels = {}
         for statement in dict.fromkeys(self.table["statement"]):
-            rows = np.flatnonzero(self.table["statement"] == statement)
+            rows = np.flatnonzero((self.table["statement"] == statement) & self._of_classes)
             limits = (np.where(self._unlimited, np.nan, self.table[name])[rows] for name in ("lower", "upper"))
             panels[f"{statement} of {self.within}"] = self._names(rows), self.table["value"][rows], *limits
-        title = f"{self.reports.called}, by the true {self.reports.counted.column}"
         return forest_figure(panels, level=self.level, title=title, ax=ax)
 
 
@@ -157,47 +178,68 @@ def within_of(
         check_rate("quantile", each)
     if not (mean or quantiles):
         quantiles = [0.5]
-    numbers, public, values = _read(reports, within, by)
-    answered = answered_in(values)
-    there = np.logical_and.reduce([answered, *(~each.missing for each in (numbers, public) if each is not None)])
-    number, size = int(there.sum()), reports.num_categories
+    numbers, public, values, there = _read(reports, within, by)
+    number, size, labels = int(there.sum()), reports.num_categories, [str(label) for label in reports.labels]
     if number < 2:
         problem = f"{form.number(number, 'row has', 'rows have')} a number and a report; two are needed"
         raise io.DataError.at(reports.name, problem, column=within)
     if number * size > MOST_CELLS:
         most = f"{number:,} records × {size:,} classes are more than the limit of {MOST_CELLS:,}"
         raise refusal("within", f"{option('within')}: {most}", value=within)
-    mechanism, values = reports.mechanism_of(there), values[there]
+    answers, mechanism, values = values, reports.mechanism_of(there), values[there]
     place = np.cumsum(there) - 1
     parts = [(level, place[rows]) for level, rows in rows_of_levels(public, there) if len(rows)]
     names = ["mean"] * mean + [*map(form.quantile, quantiles)]
-    shape = len(names), len(parts), size
+    labels += [f"{labels[0]} less {labels[1]}"] * (size == 2)
+    shape = len(names), len(parts), len(labels)
     tail = (1 - level) / (math.prod(shape) if simultaneous else 1)
     given = numbers.values[there], values, mechanism
     found, vectors = np.empty((3, *shape)), np.asarray(mechanism.debias(values))
+    shares = np.full(shape[1:], np.nan)
     for part, (_, rows) in enumerate(parts):
         how: dict[str, Any] = {"level": 1 - tail, "where": np.isin(np.arange(number), rows)}
-        if mean:
-            found[:, 0, part] = inference.class_means(*given, **how)
-        if quantiles:
-            found[:, int(mean) :, part] = inference.class_quantiles(*given, np.asarray(quantiles), **how)
+        shares[part, :size] = vectors[rows].mean(axis=0)
+        found[:, :, part, :size] = _numbers(given, mean, quantiles, **how)
+        if size == 2:
+            found[:, :, part, size] = _numbers(given, mean, quantiles, **how, reference=1)[..., 0]
     own = {
         "statement": np.asarray(names, object)[:, None, None],
         "of": np.asarray([level for level, _ in parts], object)[:, None],
-        "class": np.asarray([str(label) for label in reports.labels], object),
+        "class": np.asarray(labels, object),
         "num_reports": np.asarray([len(rows) for _, rows in parts])[:, None],
-        "share": np.stack([vectors[rows].mean(axis=0) for _, rows in parts]),
+        "share": shares,
         **dict(zip(("value", "lower", "upper"), found, strict=True)),
     }
     table = {name: np.broadcast_to(each, shape).ravel() for name, each in own.items()}
     lacking = [each.name for each in (numbers, public) if each is not None and each.missing.any()]
-    notes = rows_left_out(left_out := int(answered.sum()) - number, lacking)
+    notes = rows_left_out(left_out := int(answered_in(answers).sum()) - number, lacking)
     _ = reports.contradicted  # which warns
-    return ClassStatements(reports, table, within, by, level, simultaneous, left_out, notes)
+    curves = [] if mean else quantiles
+    return ClassStatements(reports, table, within, by, level, simultaneous, curves, left_out, notes)
 
 
-def _read(reports: Any, within: str, by: str | None) -> tuple[Covariate, Covariate | None, np.ndarray]:
-    """The numbers, the levels and the reports, row by row."""
+def _numbers(given: tuple[Any, Any, Any], mean: bool, quantiles: Sequence[float], **how: Any) -> np.ndarray:
+    """The means and quantiles of the classes, with their limits, `[3, statements, K]`."""
+    found = [np.asarray(inference.class_means(*given, **how))[:, None]] if mean else []
+    found += [np.asarray(inference.class_quantiles(*given, np.asarray(quantiles), **how))] if quantiles else []
+    return np.concatenate(found, axis=1)
+
+
+@in_float64
+def _distributions(answer: ClassStatements) -> tuple[np.ndarray, dict[str, list[np.ndarray]]]:
+    """Points, and the distributions of the classes there, with their limits."""
+    reports = answer.reports
+    numbers, _, values, there = _read(reports, answer.within, None)
+    known = numbers.values[there]
+    points = np.quantile(known, np.linspace(0.005, 0.995, CURVE_POINTS // 2))
+    points = np.union1d(points, np.linspace(points[0], points[-1], CURVE_POINTS // 2))
+    how: dict[str, Any] = {"level": answer.level, "simultaneous": "bonferroni" if answer.simultaneous else None}
+    found = inference.class_cdf(known, values[there], reports.mechanism_of(there), points, **how)
+    return points, {str(label): [np.asarray(each)[:, k] for each in found] for k, label in enumerate(reports.labels)}
+
+
+def _read(reports: Any, within: str, by: str | None) -> tuple[Covariate, Covariate | None, np.ndarray, np.ndarray]:
+    """The numbers, the levels and the reports, row by row; and the rows that have all of them."""
     check_public(reports, {"within": within, **({} if by is None else {"by": by})})
     source, values = reports.files, reports.reports(option("within"))
     numbers = read_covariate(dataclasses.replace(source, column=within), most_levels=None)
@@ -205,4 +247,5 @@ def _read(reports: Any, within: str, by: str | None) -> tuple[Covariate, Covaria
         raise io.DataError.at(reports.name, "no value is a number, and numbers are wanted", column=within)
     public = None if by is None else read_levels(source, by)
     source.check_unchanged()
-    return numbers, public, values
+    given = [each for each in (numbers, public) if each is not None]
+    return numbers, public, values, np.logical_and.reduce([answered_in(values), *(~each.missing for each in given)])

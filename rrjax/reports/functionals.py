@@ -102,6 +102,7 @@ def estimates_of(
     *,
     normal: bool = False,
     shares: np.ndarray | None = None,
+    tuned_to: float | None = None,
 ) -> list[FunctionalEstimate]:
     """Estimates a functional for all users and for each level; of two levels also their difference."""
     tallied, mechanism = reports.tallied is not None, reports.mechanism
@@ -115,6 +116,7 @@ def estimates_of(
         return FunctionalEstimate(functional, part.level, part.num_reports, *map(float, each), about=about)
 
     how |= {"method": "normal" if normal else None, "mechanism": kind}
+    how |= {} if tuned_to is None else {"looks": "any", "tuned_to": tuned_to}
     if tallied:
         found = [inference.linear_functional(part.data, **how) for part in parts]
     else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from rrjax import inference
+from rrjax.data.errors import option, refusal
 from rrjax.data.tally import num_tests, support_data
 from rrjax.reports import form
 from rrjax.reports.reports import Reports
@@ -16,6 +18,26 @@ from rrjax.reports.testing import check_contradictions
 
 TUNED_TO = 10_000
 """Number of users at which intervals for any time are narrow, unless another one is given."""
+
+ANY_TIME = "at all numbers of users together: the reports may be read again whenever some are added."
+
+
+def tuned_of(looks: str | None, tuned_to: float | None, others: Mapping[str, object]) -> float | None:
+    """The number of users to which intervals for any number of looks are tuned; None for a single look.
+
+    `others` are arguments that do not go with them.
+    """
+    any_time = option('looks="any"', "--at-any-time")
+    odd = next((name for name, value in others.items() if value), None)
+    if odd is not None and looks is not None:
+        problem = f"{option(odd)} does not apply to {any_time}: leave one of the two out"
+        raise refusal(odd, problem, value=others[odd])
+    if looks not in (None, "any"):
+        raise refusal("looks", f"{option('looks')} is None or 'any', got {looks!r}", value=looks)
+    if looks is None and tuned_to is not None:
+        problem = f"{option('tuned_to')} applies to {any_time} only: give both, or leave it out"
+        raise refusal("tuned_to", problem, value=tuned_to)
+    return None if looks is None else TUNED_TO if tuned_to is None else tuned_to
 
 
 @dataclasses.dataclass(frozen=True)

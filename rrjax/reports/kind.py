@@ -241,6 +241,8 @@ class ColumnQuestions(Kind):
         normal: bool = False,
         level: float = 0.95,
         top: int | None = None,
+        looks: Looks | None = None,
+        tuned_to: float | None = None,
     ) -> Statements:
         """Estimates means, quantiles and shares of groups, of all users and of the levels of a public column.
 
@@ -262,6 +264,8 @@ class ColumnQuestions(Kind):
             normal: Whether intervals use the normal approximation: shorter, and valid for thousands of users.
             level: Confidence level of each interval, in (0, 1).
             top: How many of the most frequent categories to take; None is 10.
+            looks: As for `shares`: "any" makes intervals of means and groups that hold at all numbers of users.
+            tuned_to: As for `shares`.
 
         Returns:
             `Statements`, computed in float64.
@@ -281,7 +285,8 @@ class ColumnQuestions(Kind):
         from rrjax.reports.surveys import Sample
 
         sample = Sample(weights, strata, clusters, population_size, total)
-        return statements_of(self, mean, quantile, group, by, population, normal, level, top, sample)
+        how = normal, level, top, sample, looks, tuned_to
+        return statements_of(self, mean, quantile, group, by, population, *how)
 
     def mean(
         self,
@@ -378,7 +383,8 @@ class ColumnQuestions(Kind):
             simultaneous: Whether all intervals hold together with that confidence, not each.
 
         Returns:
-            `ClassStatements`, computed in float64 by `inference.class_quantiles` and `inference.class_means`.
+            `ClassStatements`, computed in float64 by `inference.class_quantiles` and `inference.class_means`; of two
+            classes also how far the first is above the second.
 
         Raises:
             DataError: A file or a column that cannot be used, such as one with other values than numbers.
@@ -393,7 +399,7 @@ class ColumnQuestions(Kind):
             ...     given = {"mechanism": "coin", "parameters": {"rate": 0.4}, "domain": ["low", "high"]}
             ...     found = rrjax.read(path, column="confidence", **given).within("seconds", quantile=0.75)
             >>> found.columns["class"].tolist(), found.columns["value"].tolist()
-            (['low', 'high'], [6.0, 3.0])
+            (['low', 'high', 'low less high'], [6.0, 3.0, 3.0])
         """
         from rrjax.reports.classes import within_of
 

@@ -20,7 +20,7 @@ from rrjax.estimators.names import CLOSEST, CLOSEST_IN_ORDER, LIKELIEST, MAXIMIZ
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
-from rrjax.reports.intervals import TUNED_TO, ShareIntervals, fakes_of, share_intervals, share_limits
+from rrjax.reports.intervals import ANY_TIME, ShareIntervals, fakes_of, share_intervals, share_limits, tuned_of
 from rrjax.reports.reports import Reports
 
 if TYPE_CHECKING:
@@ -390,8 +390,7 @@ class Shares(Answer):
             )
         if intervals.contradicted.all():
             return []
-        any_time = "This holds at all numbers of users together: the reports may be read again whenever some are added."
-        said = [significant, which, *([] if intervals.tuned_to is None else [any_time])]
+        said = [significant, which, *([] if intervals.tuned_to is None else [f"This holds {ANY_TIME}"])]
         return [*said, *filter(None, [self.advice])]
 
     @property
@@ -531,15 +530,7 @@ def shares_of(
     fakes: bool,
 ) -> Shares:
     """See `Reports.shares`."""
-    any_time = option('looks="any"', "--at-any-time")
-    if fakes and looks is not None:
-        raise refusal("fakes", f"{option('fakes')} does not apply to {any_time}: leave one of the two out", value=fakes)
-    if looks not in (None, "any"):
-        raise refusal("looks", f"{option('looks')} is None or 'any', got {looks!r}", value=looks)
-    if looks is None and tuned_to is not None:
-        problem = f"{option('tuned_to')} applies to {any_time} only: give both, or leave it out"
-        raise refusal("tuned_to", problem, value=tuned_to)
-    tuned_to = None if looks is None else TUNED_TO if tuned_to is None else tuned_to
+    tuned_to = tuned_of(looks, tuned_to, {"fakes": fakes})
     check_rate("level", level)
     check_rate("fdr", fdr, small=True)
     if estimator is not None:

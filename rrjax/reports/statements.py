@@ -24,6 +24,7 @@ from rrjax.reports.functionals import (
     population_shares,
     rows_left_out,
 )
+from rrjax.reports.intervals import ANY_TIME, tuned_of
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import largest_of
@@ -53,6 +54,8 @@ class Statements(Answer):
     by: str | None
     sample: Sample | None
     normal: bool
+    tuned_to: float | None
+    """Of intervals that hold at any time, the number of users for which they are narrow; None for a single look."""
     num_left_out: int
     """Number of reports without a level, a weight, a stratum, a cluster or a population size."""
     notes: Sequence[str] = ()
@@ -78,6 +81,7 @@ class Statements(Answer):
         return {
             "level": self.level,
             "by": self.by,
+            "tuned_to": self.tuned_to,
             **({"weights": None} if self.sample is None else dataclasses.asdict(self.sample)),
             "num_without_level": self.num_left_out,
             "num_contradicted": sum(each.contradicted for each in self.estimates),
@@ -108,7 +112,8 @@ class Statements(Answer):
             if quantiles
             else "",
             "std. error": "standard error of the estimate" + "; quantiles have none" * quantiles,
-            form.interval(self.level): "holds the true value with this confidence, each row for itself",
+            form.interval(self.level): "holds the true value with this confidence, each row for itself"
+            + ("" if self.tuned_to is None else f"; for any number of looks, narrow at {self.tuned_to:,.0f} users"),
             "all": "the users of all levels together" if self.by is not None else "",
         }
         if "difference" in abouts:
@@ -126,6 +131,8 @@ class Statements(Answer):
         """A sentence about the kinds of the intervals, and the numbers of users for which they are valid."""
         if self.sample is not None:
             return self._of_sample
+        if self.tuned_to is not None:
+            return f"Each interval holds {ANY_TIME}"
         kinds, exact = self._kinds, self.reports.mechanism.names_one
         if self.normal:
             kept = "are exact" if exact else "hold for any number of users"
@@ -217,15 +224,19 @@ def statements_of(
     level: float,
     top: int | None,
     sample: Sample,
+    looks: str | None,
+    tuned_to: float | None,
 ) -> Statements:
     """See `Reports.statements`."""
     check_rate("level", level)
     quantiles = [quantile] if isinstance(quantile, int | float) else list(quantile)
+    others = {"normal": normal, "quantile": quantiles, "population": population is not None}
+    tuned_to = tuned_of(looks, tuned_to, others | dict.fromkeys(sample.given, True))
     groups, notes = _groups(reports, group)
     functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
     functionals += [*map(_quantile, quantiles), *groups]
     one_design = isinstance(reports, Reports)
-    _check_together(functionals, by, sample, one_design, population, normal, top)
+    _check_together(functionals, by, sample, one_design, population, normal, top, tuned_to)
     if not functionals:  # the shares of the most frequent categories
         every, number = np.arange(reports.num_categories), SHOWN if top is None else top
         largest = largest_of(reports.counted.counts, number)
@@ -250,12 +261,14 @@ def statements_of(
     if len(by_score) < len(functionals):
         parts, num_left_out = parts_of(reports, by)
         shares = None if population is None else population_shares(population, [part.level for part in parts[1:]])
-        others = [each for each in functionals if each not in found]
-        found |= {each: estimates_of(reports, each, parts, level, normal=normal, shares=shares) for each in others}
+        how: dict[str, Any] = {"normal": normal, "shares": shares, "tuned_to": tuned_to}
+        rest = [each for each in functionals if each not in found]
+        found |= {each: estimates_of(reports, each, parts, level, **how) for each in rest}
     estimates = [row for each in functionals for row in found[each]]
     notes += rows_left_out(num_left_out, lacking)
     _ = reports.contradicted  # which warns
-    return Statements(reports, estimates, level, by, sample if surveyed else None, normal, num_left_out, notes)
+    about = level, by, sample if surveyed else None, normal, tuned_to
+    return Statements(reports, estimates, *about, num_left_out, notes)
 
 
 def _check_together(
@@ -266,6 +279,7 @@ def _check_together(
     population: Population | None,
     normal: bool,
     top: int | None,
+    tuned_to: float | None,
 ) -> None:
     """Refuses arguments that contradict each other, or would change nothing."""
     quantiles = [each.probability for each in functionals if each.kind == "quantile"]
@@ -278,6 +292,8 @@ def _check_together(
         problem = f"and {option(sample.given[0])} are two ways to weigh the users: give one of the two"
     elif population is not None and alone:
         problem = f"weighs means and groups, not quantiles: ask for {others}"
+    elif tuned_to is not None and not one_design:
+        argument, problem = "looks", "does not apply to means and groups of several designs: leave it out"
     elif quantiles and (sample.given or not one_design):
         argument, value = "quantile", quantiles[0]
         instead = f"leave out {option(sample.given[0])}, or " if sample.given else ""

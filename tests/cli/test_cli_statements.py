@@ -69,6 +69,43 @@ def test_statements_are_those_of_the_library(invoke, survey):
     assert len(read_covariate(io.Source("o.csv", column="value")).values) == 4 * 4 - 1
 
 
+@pytest.mark.long
+def test_statements_at_any_time_are_those_of_the_library(invoke, survey):
+    reports, region, _ = survey
+    counts = np.stack([np.bincount(reports[region == code], minlength=10) for code in (0, 1)])
+    flags = ("--mean", "--group", "often=5:9", "--by", "region", "--at-any-time")
+    for tuned in ({}, {"tuned_to": 500}):
+        more = ("--tuned-to", "500") * bool(tuned)
+        found, how = said(invoke, *flags, *more), {"looks": "any", **tuned}
+        for name, values in (("mean", np.arange(10.0)), ("often", np.arange(10) >= 5)):
+            agree(found[name, "all"], inference.linear_functional(counts.sum(0), 2.0, values=values, **how))
+            agree(found[name, "north"], inference.linear_functional(counts[0], 2.0, values=values, **how))
+            agree(found[name, "north less south"], inference.difference(*counts, 2.0, values=values, **how))
+        whole = invoke.json("estimate", "s.csv", *READ, *flags, *more)
+        assert (whole["tuned_to"], whole["by"]) == (tuned.get("tuned_to", 10_000), "region")
+    answer = rrjax.read("s.csv", column="visits", epsilon=2.0, domain="0:9").mean(looks="any", tuned_to=500)
+    usual = rrjax.read("s.csv", column="visits", epsilon=2.0, domain="0:9").mean()
+    assert answer.columns["lower"][0] < usual.columns["lower"][0]
+    assert answer.sentences != usual.sentences
+    assert usual.facts["tuned_to"] is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag"),
+    [
+        (("--mean", "--normal", "--at-any-time"), "--normal"),
+        (("--mean", "--quantile", "0.5", "--at-any-time"), "--quantile"),
+        (("--mean", "--weights", "weight", "--at-any-time"), "--weights"),
+        (("--mean", "--by", "region", "--population", "p.csv", "--at-any-time"), "--population"),
+        (("--mean", "--tuned-to", "500"), "--tuned-to"),
+        (("--mean", "--at-any-time", "--fakes"), "--fakes"),
+    ],
+)
+def test_what_does_not_fit_any_time_is_refused(invoke, survey, flags, flag):
+    io.write_table("p.csv", {"region": np.asarray(["south", "north"], object), "people": np.asarray([100, 300])})
+    invoke.refuses(flag, "estimate", "s.csv", *READ, *flags)
+
+
 def test_weights_stand_for_others(invoke, survey):
     reports, region, weight = survey
     found = said(invoke, "--group", "often=5:9", "--by", "region", "--weights", "weight")

@@ -1,5 +1,6 @@
 """Numbers within classes that were randomized: what the command line, a notebook and the page say of them."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -51,25 +52,33 @@ def test_a_file_says_what_the_functions_say(timings, invoke):
     assert answer.num_left_out == 1
     assert [each[:5] for each in answer.notes] == ["1 row"]
     columns = answer.columns
-    assert columns["statement"].tolist() == ["mean"] * 6 + ["75 % quantile"] * 6
-    assert columns["of"].tolist() == 2 * ["all", "all", "Chile", "Chile", "India", "India"]
-    assert columns["class"].tolist() == 6 * NAMES
+    assert columns["statement"].tolist() == ["mean"] * 9 + ["75 % quantile"] * 9
+    assert columns["of"].tolist() == 2 * [each for each in ("all", *COUNTRIES) for _ in range(3)]
+    assert columns["class"].tolist() == 6 * [*NAMES, "low less high"]
     with jax.enable_x64(True):
         for place, rows in enumerate([india >= 0, india == 0, india == 1]):
             each = ByRespondent(design.designs, np.asarray(design.which)[rows])
             given = times[rows], labels[rows], each
-            found = inference.class_means(*given), inference.class_quantiles(*given, 0.75)
+            functions = inference.class_means, partial(inference.class_quantiles, quantile=0.75)
+            found = [each(*given) for each in functions]
             for number, numbers in enumerate(found):
-                at = slice(6 * number + 2 * place, 6 * number + 2 * place + 2)
+                start = 9 * number + 3 * place
+                at, apart = (
+                    slice(start, start + 2),
+                    functions[number](*given, reference=1),
+                )
                 for name in ("value", "lower", "upper"):
                     np.testing.assert_allclose(columns[name][at], getattr(numbers, name), rtol=1e-9)
-                assert (columns["num_reports"][at] == rows.sum()).all()
+                    np.testing.assert_allclose(columns[name][start + 2], getattr(apart, name)[0], rtol=1e-9)
+                assert (columns["num_reports"][start : start + 3] == rows.sum()).all()
+                assert np.isnan(columns["share"][start + 2])
                 shares = np.asarray(each.debias(labels[rows])).mean(axis=0)
                 np.testing.assert_allclose(columns["share"][at], shares, rtol=1e-9)
     flags = ("--within", "time", "--quantile", "0.75", "--mean", "--by", "country")
     check_outlets(answer, invoke, "estimate", *BY_RECORD, *flags)
     assert len(answer.figure().axes) == 2
     assert {"share", "all"} <= answer.words.keys()
+    assert answer.words["… less …"]
 
 
 @pytest.mark.long
@@ -78,12 +87,12 @@ def test_frames_and_one_rate_for_all(timings, invoke):
     answer = read_one().within("time", simultaneous=True)
     of_frame = rrjax.read(polars.read_csv("t.csv"), **GIVEN, parameters={"rate": 0.4}).within("time", simultaneous=True)
     for name, column in answer.columns.items():
-        assert of_frame.columns[name].tolist() == column.tolist()
-    assert answer.columns["statement"].tolist() == ["median", "median"]
+        np.testing.assert_array_equal(of_frame.columns[name], column)
+    assert answer.columns["statement"].tolist() == ["median"] * 3
     times, labels, *_ = timings
     with jax.enable_x64(True):
-        wanted = inference.class_quantiles(times, labels, Coin(2, 0.4), simultaneous="bonferroni")
-    np.testing.assert_allclose(answer.columns["upper"], wanted.upper, rtol=1e-12)
+        wanted = inference.class_quantiles(times, labels, Coin(2, 0.4), level=1 - 0.05 / 3)  # with the difference
+    np.testing.assert_allclose(answer.columns["upper"][:2], wanted.upper, rtol=1e-12)
     flags = ("--parameter", "rate=0.4", "--within", "time", "--at-once")
     found = invoke.json("estimate", *READ, *flags)["statements"]
     assert [row["lower"] for row in found] == pytest.approx(answer.columns["lower"].tolist())
@@ -98,11 +107,31 @@ def test_as_many_records_and_classes_as_there_is_memory_for(timings, monkeypatch
     check_refusal("within", lambda: read_one().within("time"))
 
 
+@pytest.mark.long
+def test_distributions_of_few_classes_are_drawn_with_bands(timings, monkeypatch):
+    times, labels, *_ = timings
+    for simultaneous in (False, True):
+        (axes,) = read_one().within("time", quantile=[0.75, 0.9], simultaneous=simultaneous).figure().axes
+        places, drawn = axes.lines[0].get_data()
+        with jax.enable_x64(True):
+            how = {"simultaneous": "bonferroni" if simultaneous else None}
+            wanted = inference.class_cdf(times, labels, Coin(2, 0.4), places, **how)
+        np.testing.assert_allclose(drawn, np.maximum.accumulate(np.clip(wanted.value[:, 0], 0, 1)), rtol=1e-9)
+        band = axes.collections[0].get_paths()[0].vertices
+        np.testing.assert_allclose(band[1 : len(places) + 1, 1], wanted.lower[:, 0], rtol=1e-9, atol=1e-12)
+    assert len(axes.lines) == 4
+    monkeypatch.setattr("rrjax.reports.classes.MOST_CURVES", 2)
+    assert read_one().within("time").figure().axes[0].collections
+    monkeypatch.setattr("rrjax.reports.classes.MOST_CURVES", 1)
+    for answer in (read_one().within("time"), read_one().within("time", mean=True)):
+        assert answer.figure().axes[0].get_xlabel() == ""
+
+
 def test_limits_that_are_infinite_are_said_in_words(timings, invoke):
     flags = (*READ, "--parameter", "rate=0.98", "--within", "time", "--quantile", "0.9")
     found = invoke.json("estimate", *flags)
-    (name,) = (row["class"] for row in found["statements"] if row["upper"] is None)
-    assert found["num_unlimited"] == 1
+    name, apart = (row["class"] for row in found["statements"] if row["upper"] is None or row["lower"] is None)
+    assert (found["num_unlimited"], apart) == (2, "low less high")
     said = invoke.done("estimate", *flags)
     assert "-∞ – ∞" in said
     assert f"({name})" in said.split("! ∞: ")[1]
@@ -126,7 +155,6 @@ def test_the_page_shows_them(timings, invoke):
         (("--within", "time", "--quantile", "75"), "--quantile"),
         (("--within", "time", "--fdr", "0.1"), "--fdr"),
         (("--within", "time", "--at-any-time"), "--at-any-time"),
-        (("--mean", "--at-any-time"), "--at-any-time"),
         (("--group", "a=low", "--fakes"), "--fakes"),
         (("--tuned-to", "500"), "--tuned-to"),
     ],
@@ -148,7 +176,12 @@ def test_columns_that_are_no_numbers_are_refused(timings, invoke):
         rrjax.read("t.csv", **own).within("country")
     with refused(error=DataError, column="time"):
         rrjax.read("few.csv", **own).within("time")
+    Path("three.csv").write_text("answer,time\n" + "\n".join(f"{each % 3},{each}" for each in range(60)))
+    three = rrjax.read("three.csv", column="answer", epsilon=3.0, domain=["0", "1", "2"]).within("time")
+    assert three.columns["class"].tolist() == ["0", "1", "2"]  # of three classes no difference
+    assert "" in three.words.values()
     with refused("data"):
         rrjax.Reports.of_counts([6, 4], Coin(2, 0.4), NAMES).within("time")
     check_refusal("within", lambda: reports.within("confidence"))
+    check_refusal("looks", lambda: read().statements(group="low", looks="any"))
     check_refusal("level", lambda: reports.within("time", level=95))

@@ -18,6 +18,7 @@ from rrjax.estimators.catalogue import ESTIMATORS, Estimator, Style
 from rrjax.figures import (
     association_figure,
     cdf_figure,
+    distributions_figure,
     estimate_figure,
     forest_figure,
     joint_figure,
@@ -215,9 +216,22 @@ def test_bins_and_integers_with_band():
         assert left.get_xlabel() == "age"
 
 
+def test_distributions_of_classes_with_bands():
+    value = np.array([-0.1, 0.5, 0.4, 1.1])
+    lower, upper = np.array([0, 0.3, 0.2, 0.9]), np.array([0.1, 0.7, 0.6, 1])
+    classes = {"low": (value, lower, upper), "high": (value / 2, lower, upper)}
+    (axes,) = distributions_figure([1, 2, 3, 4], classes, quantiles=[0.25, 0.75], name="time").axes
+    curves = {line.get_label(): line for line in axes.lines}
+    np.testing.assert_allclose(curves["low"].get_ydata(), [0, 0.5, 0.5, 1])
+    assert len(axes.collections) == 2
+    assert {line.get_ydata()[0] for line in axes.lines[2:]} == {0.25, 0.75}
+
+
 def test_lengths_that_differ():
     with refused("shares"):
         cdf_figure([0, 1], [1, 2], BINS)
+    with refused("upper"):
+        distributions_figure([0, 1], {"low": (BINS[:2], BINS[:2], BINS)})
 
 
 def test_each_way_has_a_curve_and_each_change_of_the_best_number_a_dot():

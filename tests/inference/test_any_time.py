@@ -11,9 +11,9 @@ from cases import FLOAT, X64
 from refusals import refused
 from scipy import optimize, special
 
-from rrjax.inference import intervals
+from rrjax.inference import difference, intervals, linear_functional
 from rrjax.inference.any_time import log_ratio
-from rrjax.mechanisms import Direct, OptimizedUnaryEncoding
+from rrjax.mechanisms import Direct, ForcedResponse, OptimizedUnaryEncoding, RandomizedResponse
 
 RTOL = 1e-9 if X64 else 1e-4
 COUNTS = [(0, 10), (1, 9), (2, 300), (40, 60), (5_000, 5_000), (30, 99_970), (123_456, 876_544), (7, 0)]
@@ -147,6 +147,138 @@ def test_transformations_and_unusable_counts():
     np.testing.assert_allclose(
         intervals(many, 1.0, looks="any"), run(jnp.asarray(many), 1.0), rtol=RTOL, atol=RTOL / 100
     )
+
+
+def mixture(m, estimate, number, points, mass, kept, tail, users):
+    """Its logarithm at a mean m, of the generating functions themselves, in float64."""
+    lost, octaves, share = 1 - kept, np.arange(-10, 5), np.linspace(0, 1, 65)
+    centre = mass @ points
+    variance = lost * (mass @ (points - centre) ** 2) + kept * (share * (1 - share) + lost * (share - centre) ** 2)
+    tilts = math.sqrt(-2 * math.log(tail) / (users * variance.max())) * 2.0**octaves
+    of_report = lost * np.exp(np.outer(tilts, points)) @ mass + kept * (m * np.exp(tilts) + 1 - m)
+    total, weights = number * (kept * estimate + lost * centre), 1 / (1 + abs(octaves)) ** 2
+    return special.logsumexp(tilts * total - number * np.log(of_report), b=weights / weights.sum())
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("counts", [[520, 290, 190], [60_000, 30_000, 30_000], [3, 4, 1]])
+def test_limits_of_means_are_where_the_mixture_reaches_its_bound(counts, named):
+    values, number = np.asarray([2.0, 3.0, 6.0]), sum(counts)
+    design = ForcedResponse(0.6, [0.5, 0.3, 0.2]) if named else RandomizedResponse(3, 1.0)
+    law = np.asarray(design.rates.q) * np.ones(3)
+    kept, mass, points = 1 - law.sum(), law / law.sum(), (values - 2) / 4
+    for users, level in ((10_000, 0.95), (50, 0.8)):
+        given = (design.tally_of_counts(counts), None) if named else (counts, 1.0)
+        how = {"mechanism": design if named else None, "looks": "any", "tuned_to": users, "level": level}
+        found = linear_functional(*given, values=values, **how)
+        estimate, lower, upper = ((float(each) - 2) / 4 for each in (found.value, found.lower, found.upper))
+        for limit, end, xs in ((lower, estimate, points), (1 - upper, 1 - estimate, 1 - points)):
+            step = 1e-3 * (end - limit)
+            given = end, number, xs, mass, kept, (1 - level) / 2, users
+            inside, outside = (mixture(limit + sign * step, *given) for sign in (1, -1))
+            assert inside < -math.log((1 - level) / 2)
+            assert limit <= 1e-6 or outside > -math.log((1 - level) / 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("theta", "users", "level"), [((0.5, 0, 0.5), 30, 0.8), ((0.9, 0.1, 0), 60, 0.9)])
+def test_the_probability_that_a_mean_is_ever_missed_is_at_most_the_error(theta, users, level):
+    """Exact, by the law of the sum of the reports among runs without a miss."""
+    most, (d, q), mean = 2 * users, (0.5, 0.5 / 3), theta[1] + 2 * theta[2]
+    law = q + d * np.asarray(theta)
+    numbers, sums = (each.ravel() for each in np.indices((most // 2 + 1, most + 1)))
+    kept = (sums <= 2 * numbers) & (numbers > 0)
+    many, few = sums[kept] // 2, sums[kept] % 2
+    counts = jnp.asarray(np.stack([numbers[kept] - many - few, few, many], axis=1))
+    how = {"values": jnp.arange(3.0), "looks": "any", "tuned_to": users, "level": level}
+    run = jax.jit(jax.vmap(lambda c: linear_functional(c, math.log((d + q) / q), **how)))
+    found = run(counts)
+    missed = np.zeros((users + 1, most + 1), bool)
+    missed[numbers[kept], sums[kept]] = ~((np.asarray(found.lower) <= mean) & (mean <= np.asarray(found.upper)))
+    chance, ever = np.zeros(most + 3), 0.0
+    chance[0] = 1.0
+    for number in range(1, users + 1):
+        chance[2:] = chance[2:] * law[0] + chance[1:-1] * law[1] + chance[:-2] * law[2]
+        chance[1], chance[0] = chance[1] * law[0] + chance[0] * law[1], chance[0] * law[0]
+        out = missed[number]
+        ever += chance[: most + 1][out].sum()
+        chance[: most + 1][out] = 0
+    assert 0.02 * (1 - level) < ever <= 1 - level
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_daily_reading_of_means_and_differences():
+    runs, days, size = 200, 90, 4
+    thetas, values = np.asarray([[0.1, 0.2, 0.3, 0.4], [0.3, 0.3, 0.3, 0.1]]), np.arange(size)
+    q, d = 1 / (math.e + size - 1), (math.e - 1) / (math.e + size - 1)
+    random = np.random.default_rng(0)
+    first, second = (random.multinomial(200, q + d * each, (runs, days)).cumsum(axis=1) for each in thetas)
+    true, wrong = thetas @ values, {}
+    for looks, method in ((None, "normal"), ("any", None)):
+        how = {"values": values, "looks": looks, "method": method}
+        run = jax.jit(jax.vmap(lambda c, how=how: linear_functional(c, 1.0, **how)))
+        apart = jax.jit(jax.vmap(lambda a, b, how=how: difference(a, b, 1.0, **how)))
+        pair = [each.reshape(-1, size) for each in (first, second)]
+        for name, found, truth in (("mean", run(pair[0]), true[0]), ("difference", apart(*pair), true[0] - true[1])):
+            missed = ~((found.lower <= truth) & (truth <= found.upper))
+            wrong[name, looks] = np.asarray(missed).reshape(runs, days).any(axis=1).mean()
+    for name in ("mean", "difference"):
+        assert wrong[name, "any"] <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
+        assert wrong[name, None] > 0.2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "epsilon"), [(4, 0.5), (4, 4.0), (100, 1.0)])
+def test_width_of_means_against_a_single_look(size, epsilon):
+    counts = np.ones(size) * 100_000 // size
+    for users, most in ((100_000, 1.3), (25_000, 1.5), (400_000, 1.5)):
+        once, always = (
+            linear_functional(counts.astype(int), epsilon, values=np.arange(size), looks=looks, tuned_to=users)
+            for looks in (None, "any")
+        )
+        assert (always.value, always.standard_error) == (once.value, once.standard_error)
+        assert 1.1 < float((always.upper - always.lower) / (once.upper - once.lower)) < most
+
+
+@pytest.mark.long
+def test_groups_and_other_tallies_have_the_limits_of_shares():
+    counts = [5_200, 2_900, 1_000, 900]
+    encoding = OptimizedUnaryEncoding(4, 2.0)
+    tally = encoding.collect(jax.random.key(0), [500, 300, 100, 100])
+    for given in ((counts, 2.0), (tally, None)):
+        found = linear_functional(*given, values=[0, 1, 0, 0], looks="any")
+        wanted = intervals(*given, looks="any")
+        np.testing.assert_allclose([found.lower, found.upper], [each[1] for each in wanted], rtol=20 * RTOL)
+    limits = intervals(tally, looks="any", simultaneous="bonferroni")
+    bounds, values = np.transpose([np.asarray(each, float) for each in limits]), np.asarray([0.0, 1.0, 5.0, 2.0])
+    found = linear_functional(tally, values=values, looks="any")
+    for sign, limit in ((1, found.lower), (-1, found.upper)):
+        best = optimize.linprog(sign * values, A_eq=np.ones((1, 4)), b_eq=[1.0], bounds=bounds)
+        assert float(limit) == pytest.approx(sign * best.fun, rel=100 * RTOL)
+    apart = difference(tally, counts, (None, 2.0), values=values, looks="any")
+    each = [
+        linear_functional(*one, values=values, looks="any", level=math.sqrt(0.95)) for one in ((tally,), (counts, 2.0))
+    ]
+    assert float(apart.lower) == pytest.approx(float(each[0].lower - each[1].upper), rel=100 * RTOL)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"looks": "daily"}, "looks"),
+        ({"looks": "any", "method": "normal"}, "looks"),
+        ({"looks": "any", "estimand": "users"}, "looks"),
+        ({"looks": "any", "tuned_to": 0.9}, "tuned_to"),
+    ],
+)
+def test_impossible_options_of_means_are_refused(options, argument):
+    with refused(argument):
+        linear_functional([5, 5, 5], 1.0, values=[0, 1, 2], **options)
+    with refused(argument):
+        difference([5, 5, 5], [5, 5, 4], 1.0, values=[0, 1, 2], **options)
+    assert linear_functional([5, 5, 5], 1.0, values=[0, 1, 2], looks="any", tuned_to=1).lower >= 0
 
 
 @pytest.mark.once

@@ -1,6 +1,7 @@
 """Numbers within a randomized class: against the published arithmetic, definitions in float64, and by simulation."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -113,6 +114,62 @@ def test_quantiles_and_distribution_invert_one_test():
             assert at_upper > part
 
 
+@pytest.mark.parametrize(("share", "rate", "bounded"), [(0.4, 0.5, True), (0.05, 0.8, False)])
+def test_the_limits_of_the_distribution_are_those_of_the_definition(share, rate, bounded):
+    values, _, classes = records(300, share, Coin(2, rate))
+    random = np.random.default_rng(1)  # the same labels in both precisions
+    labels = np.where(random.random(300) < rate, random.integers(0, 2, 300), classes)
+    assert np.isfinite(class_means(values, labels, Coin(2, rate)).lower).all() == bounded
+    fractions, narrower = np.linspace(0, 1, 20_001), 0
+    for point in (0.4, 0.7, 1.0, 1.5, 4.0):
+        found = class_cdf(values, labels, Coin(2, rate), point)
+        for which in (0, 1):
+            weights, q, d = ((labels == which) - rate / 2) / (1 - rate), rate / 2, 1 - rate
+            size, below = weights.sum(), values <= point
+            noise = q * (1 - q) / d**2 * (fractions**2 * (~below).sum() + (1 - fractions) ** 2 * below.sum())
+            variance = (1 - 2 * q) / d * max(size, 0) * fractions * (1 - fractions) + noise
+            kept = fractions[np.abs(weights[below].sum() - fractions * size) <= Z * np.sqrt(variance)]
+            wanted = (kept.min(), kept.max()) if len(kept) else (0, 1)
+            assert [float(found.lower[which]), float(found.upper[which])] == pytest.approx(wanted, abs=1.01e-4)
+            narrower += which * (wanted[0] > 0 or wanted[1] < 1)
+    # Without a limit of the mean a class may still have limits of its distribution.
+    assert narrower
+
+
+@pytest.mark.parametrize("quantile", [0.75, None])
+def test_differences_are_those_of_the_definition(quantile):
+    design, number = rrjax.RandomizedResponse(3, 1.5), 3_000
+    random = np.random.default_rng(0)
+    classes = random.integers(0, 3, number)
+    values = random.normal(classes, 1.0).astype(np.float32)
+    reports = np.asarray(design.randomize(jax.random.key(0), classes))
+    function = class_means if quantile is None else partial(class_quantiles, quantile=quantile)
+    found, own = function(values, reports, design, reference=2), function(values, reports, design)
+    value, lower, upper = (np.asarray(each, np.float64) for each in own)
+    weights = np.asarray(design.debias(reports), np.float64)
+    terms = values[:, None] - value if quantile is None else (values[:, None] <= value) - quantile
+    products = (weights * terms).T @ (weights * terms)  # the sums are zero, but for the one step at a quantile
+    correlation = products / np.sqrt(np.outer(products.diagonal(), products.diagonal()))
+    assert np.abs(correlation[2, :2]).max() > 0.05  # independent classes would not do
+    for which in (0, 1):
+        for limit, one, other in ((found.lower, lower, upper), (found.upper, upper, lower)):
+            sides = np.asarray([abs(value[which] - one[which]), abs(value[2] - other[2])])
+            square = (sides**2).sum() - 2 * correlation[which, 2] * sides.prod()
+            far = abs(float(limit[which]) - (value[which] - value[2]))
+            assert far == pytest.approx(math.sqrt(square), rel=50 * RTOL, abs=50 * RTOL)
+    assert [float(each[2]) for each in found] == [0, 0, 0]
+    assert (found.lower < found.upper)[:2].all()
+
+
+def test_a_difference_has_a_limit_where_both_classes_have():
+    for share, design, finite in ((0.0, Coin(2, 0.8), False), (0.5, Coin(2, 0.4), True)):
+        values, labels, _ = records(300, share, design, seed=4)
+        for function in (class_quantiles, class_means):
+            found = function(values, labels, design, reference=0)
+            assert np.isfinite([found.lower[1], found.upper[1]]).tolist() == [finite, finite]
+            assert float(found.lower[0]) == 0
+
+
 def test_limits_of_means_lie_where_the_test_changes():
     values, labels, _ = records(500, 0.4, Coin(2, 0.5))
     found = class_means(values, labels, Coin(2, 0.5))
@@ -151,7 +208,8 @@ def test_epsilon_is_that_of_randomized_response():
 def test_order_and_transformations_do_not_matter():
     values, labels, _ = records(300, 0.4, Coin(2, 0.4))
     turned = np.random.default_rng(3).permutation(300)
-    for function in (class_quantiles, class_means, lambda *given: class_cdf(*given, 1.0)):
+    apart = [partial(each, reference=0) for each in (class_quantiles, class_means)]
+    for function in (class_quantiles, class_means, lambda *given: class_cdf(*given, 1.0), *apart):
         plain = function(values, labels, Coin(2, 0.4))
         np.testing.assert_allclose(function(values[turned], labels[turned], Coin(2, 0.4)), plain, rtol=10 * RTOL)
         traced = jax.jit(lambda v, r, f=function: f(v, r, Coin(2, 0.4)))
@@ -192,6 +250,7 @@ def test_simultaneous_intervals_share_the_error():
         (lambda **given: class_quantiles(values, labels, Coin(2, 0.4), [0.5, 0.75], **given), 4),
         (lambda **given: class_means(values, labels, Coin(2, 0.4), **given), 2),
         (lambda **given: class_cdf(values, labels, Coin(2, 0.4), [0.5, 1.0, 2.0], **given), 6),
+        (lambda **given: class_quantiles(values, labels, Coin(2, 0.4), [0.5, 0.75], reference=1, **given), 2),
     ):
         np.testing.assert_allclose(
             function(simultaneous="bonferroni"), function(level=1 - 0.05 / number), rtol=20 * RTOL
@@ -214,6 +273,8 @@ def test_simultaneous_intervals_share_the_error():
         (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), 1.0), "quantile"),
         (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), [[0.5]]), "quantile"),
         (lambda: class_cdf([1.0, 2.0], [0, 1], Coin(2, 0.4), "a"), "points"),
+        (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), reference=2), "reference"),
+        (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), reference=-1), "reference"),
         (lambda: class_quantiles([1.0, 2.0], [0, 1], Coin(2, 0.4), level=1.0), "level"),
         (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), simultaneous="holm"), "simultaneous"),
         (lambda: class_means([1.0, 2.0], [0, 1], Coin(2, 0.4), where=[True]), "where"),
@@ -238,15 +299,17 @@ def test_intervals_cover(share, rate):
         normal = jax.random.normal(for_value, (number,))
         values = jnp.where(classes == 1, jnp.exp(0.3 + normal), jnp.exp(0.7 * normal))
         labels = design.randomize(for_label, classes)
-        return class_quantiles(values, labels, design, jnp.asarray(PARTS)), class_cdf(values, labels, design, 3.0)
+        given = values, labels, design
+        apart = class_quantiles(*given, jnp.asarray(PARTS), reference=0)
+        return class_quantiles(*given, jnp.asarray(PARTS)), class_cdf(*given, 3.0), apart
 
-    quantiles, fractions = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=100))(
+    quantiles, fractions, apart = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=100))(
         jax.random.split(jax.random.key(0), runs)
     )
     deviations = stats.norm.ppf(PARTS)[:, None] * [0.7, 1.0]
     true = np.exp(np.asarray([0.0, 0.3]) + deviations)
     below = stats.norm.cdf((math.log(3.0) - np.asarray([0.0, 0.3])) / [0.7, 1.0])
-    for found, truth in ((quantiles, true), (fractions, below)):
+    for found, truth in ((quantiles, true), (fractions, below), (apart, true - true[:, :1])):
         covered = ((found.lower <= truth) & (truth <= found.upper)).mean(axis=0)
         # Three standard errors of the simulation.
         assert (covered >= 0.945 - 3 * math.sqrt(0.95 * 0.05 / runs)).all(), covered
