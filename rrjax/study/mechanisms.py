@@ -186,7 +186,7 @@ class OneDesign(FromParameters):
 
 
 @dataclasses.dataclass(frozen=True)
-class DesignsByShare(FromParameters):
+class DesignsByShare(OneDesign):
     """Survey designs, each for a share of the respondents: designs, and weights of the shares."""
 
     def __call__(self, num_categories: int, epsilon: Any = None) -> ByShares:
@@ -194,11 +194,6 @@ class DesignsByShare(FromParameters):
         shares = np.asarray(self.parameters["shares"], np.float64)
         designs = [each(num_categories) for each in self.parameters["designs"]]
         return ByShares(ByRespondent(designs), shares / shares.sum())
-
-    def size(self, num_categories: int) -> tuple[int, str]:
-        """The number of answers."""
-        number = self(num_categories).num_categories
-        return number, f"{number} answers"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,7 +302,7 @@ def _by_share(table: Mapping[str, Any], label: str | None, refuse: Callable[[str
     odd, given = sorted(set(table) - {"designs", "shares"}), table.get("designs")
     designs = [_function(each, label) for each in given] if isinstance(given, list | tuple) else []
     designs = [OneDesign(each.name, {}, each) if isinstance(each, RandomizedResponse) else each for each in designs]
-    if odd or not designs or not all(isinstance(each, OneDesign) for each in designs):
+    if odd or not designs or not all(type(each) is OneDesign for each in designs):
         wrong = f"has no {odd[0]}" if odd else "needs designs, a list of survey designs"
         raise refuse(
             f"{ByRespondent.name} {wrong}; its keys are designs, and shares, their weights or numbers of users"

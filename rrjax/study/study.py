@@ -44,7 +44,6 @@ from rrjax.study.arguments import (
 )
 from rrjax.study.functions import identity_of
 from rrjax.study.mechanisms import (
-    DesignsByShare,
     JointCounts,
     OneDesign,
     check_estimators,
@@ -207,8 +206,7 @@ class Study:
         check_estimators(self.mechanism, self.estimators)
         check_sizes(self.mechanism or {}, self.num_categories)
         if epsilon is None:
-            given = (self.mechanism or {}).values()
-            designs = [each for each in given if isinstance(each, OneDesign | DesignsByShare)]
+            designs = [each for each in (self.mechanism or {}).values() if isinstance(each, OneDesign)]
             if not designs or len(designs) < len(self.mechanism or ()):
                 raise refusal("epsilon", "epsilon is missing")
             epsilon = max(float(design(self.num_categories[-1]).epsilon) for design in designs)
