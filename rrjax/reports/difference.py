@@ -259,6 +259,7 @@ def test_difference(
             raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
         (one, _, mask), (other, _, less) = levels
         masks, told, second = [mask, less], (one, other), first
+        _ = first.contradicted  # which warns
     elif second is None:
         notes = left_out(first.counted) if isinstance(first, ByRespondentReports) else []
         first, second, told = _halves(first)

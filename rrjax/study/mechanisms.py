@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from rrjax.data.arguments import float_dtype
+from rrjax.data.arguments import float_dtype, int_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError, StudyError
 from rrjax.data.mechanism_parameters import Rates
@@ -139,7 +139,8 @@ class ByShares:
         for design, tally in zip(self.mechanism.designs, self.mechanism.collect(own, rows), strict=True):
             # The support of a design that denies its category is the number of the other answers.
             denies = getattr(design, "denies", False) and design.affine.truth < 0
-            answers.append(jnp.where(denies, tally.num_users - tally.support, tally.support))
+            support, number = (jnp.asarray(each).astype(int_dtype()) for each in (tally.support, tally.num_users))
+            answers.append(jnp.where(denies, number - support, support))
         return JointCounts(jnp.stack(answers), self.mechanism)
 
 
