@@ -26,9 +26,7 @@ from validation import accuracy
 from validation.runner import Table, geometric_mean, progress, run
 
 ROWS = "accuracy-cpu.json"
-SETTINGS = [
-    (size, users, epsilon) for size in (20, 200, 2000) for users in (10_000, 1_000_000) for epsilon in (1.0, 4.0)
-]
+SETTINGS = list(itertools.product((20, 200, 2000), (10_000, 1_000_000), (1.0, 4.0)))
 QUICK = SETTINGS[:2]
 DIFFERENCES = np.geomspace(0.01, 1, 41)
 NAMES = ("InvN", "MLE*", "InvP", "Emp. Bayes", "oracle")

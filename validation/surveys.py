@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.special import stdtrit
 
 from rrjax import inference, mechanisms
+from rrjax.inference.surveys import Sampling
+from rrjax.reports.surveys import Surveyed, survey_differences
 from validation.runner import Table, error, population, progress, run
 
 LEVEL, HIGHEST_RATIO, LOWEST = 0.95, 1.15, 0.93
@@ -36,7 +39,7 @@ class Setting(NamedTuple):
     mechanism: str
     population: Population
     true: float
-    survey: Callable[[np.random.Generator], inference.SurveyEstimate]
+    survey: Callable[[np.random.Generator], tuple[Any, ...]]
 
 
 def answers(rng: np.random.Generator, design: Any, values: np.ndarray) -> np.ndarray:
@@ -165,7 +168,51 @@ def settings() -> list[Setting]:
     words = "48 of 240 clusters in 3 strata, weights, finite population"
     true = held[women].mean() - held[~women].mean()
     found.append(Setting(f"{words}: difference of women and men", "forced response, 2/3", people, true, domains))
+
+    # 7. Two designs in random halves of clusters that they share.
+    shares = np.asarray([[0.3, 0.7], [0.5, 0.5]])
+    people = clustered(rng, rng.integers(15, 35, 300), 150, shares)
+
+    def halves(rng, people=people):
+        chosen = chosen_clusters(rng, people, [15, 25])
+        direct, clusters, strata = rng.random(len(chosen)) < 0.5, people.clusters[chosen], people.strata[chosen]
+        reports = np.where(direct, *(answers(rng, design, people.values[chosen]) for design in designs))
+        mixed = mechanisms.ByRespondent(designs, 1 - direct)
+        return inference.survey_estimate(
+            reports, mixed, values=YES, weights=150 / np.asarray([15, 25])[strata], strata=strata, clusters=clusters,
+            domain=direct, less=~direct,
+        )  # fmt: skip
+
+    words = "40 of 300 clusters in 2 strata, weights"
+    found.append(Setting(f"{words}: direct less crosswise", "direct and crosswise, halves", people, 0.0, halves))
+
+    # 8. and 9. Two surveys, of many clusters and of few.
+    shares = np.asarray([[0.35, 0.65]])
+    for number, other in ((40, 30), (12, 20)):
+        one = clustered(rng, rng.integers(10, 50, 600), 600, shares)
+        two = clustered(rng, rng.integers(20, 40, 400), 200, np.asarray([[0.2, 0.8], [0.4, 0.6]]))
+
+        def surveys(rng, one=one, two=two, number=number, other=other):
+            chosen, own = chosen_clusters(rng, one, [number]), chosen_clusters(rng, two, [other // 2] * 2)
+            sides = [
+                sampled(answers(rng, crosswise, one.values[chosen]), crosswise, clusters=one.clusters[chosen]),
+                sampled(answers(rng, dice, two.values[own]), dice, clusters=two.clusters[own], strata=two.strata[own]),
+            ]
+            shares, errors, degrees = survey_differences(sides)
+            value, half = shares[0, 0, 0] - shares[1, 0, 0], -stdtrit(degrees[0], (1 - LEVEL) / 2) * errors[0]
+            return value, errors[0], value - half, value + half
+
+        true = (one.values == 0).mean() - (two.values == 0).mean()
+        words = f"two surveys, of {number} and of {other} clusters in 2 strata: difference"
+        found.append(Setting(words, "crosswise, 0.15, and forced response, 2/3", one, true, surveys))
     return found
+
+
+def sampled(reports: np.ndarray, design: Any, **coded: np.ndarray) -> tuple[Surveyed, np.ndarray]:
+    """A survey of clusters and strata, as `test_difference` reads it from a file, and all of its respondents."""
+    columns: Any = {name: np.unique(each, return_inverse=True) for name, each in coded.items()}
+    every = np.ones(len(reports), bool)
+    return Surveyed(reports, every, design, Sampling.of(len(reports), **columns), [], 0, [], []), every
 
 
 def weights_alone(number: int) -> tuple[Table, list[dict[str, Any]]]:

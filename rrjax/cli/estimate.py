@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rrjax.cli import options, show
 from rrjax.cli.design import PANEL, Sample, SurveyDesign
 from rrjax.cli.options import Confidence, Ordered, Output, StatementFlags, ask, flags
+from rrjax.cli.paths import READS
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any
 from rrjax.data.errors import UsageError
 from rrjax.estimators.names import CLOSEST, LIKELIEST, NAMES
 
-COLUMNS = "Several columns"
+if TYPE_CHECKING:
+    from rrjax.reports.rappor import RapporReports
+
+COLUMNS, RAPPOR = "Several columns", "Counts of RAPPOR"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +70,43 @@ class Joint:
         return None if self.joint is None else options.split("--joint", self.joint)
 
 
+@dataclasses.dataclass(frozen=True)
+class RapporFiles:
+    """The files of google/rappor beside its counts."""
+
+    params: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PARAMS.csv",
+            help="REPORTS is the file of counts of google/rappor, and this that of its parameters k, h, m, p, q, f.",
+            rich_help_panel=RAPPOR,
+        ),
+        READS,
+    ] = None
+    map: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MAP.csv", help="Its candidates, each with the bits that it sets.", rich_help_panel=RAPPOR
+        ),
+        READS,
+    ] = None
+
+    def read(self, reports: list[str], others: Iterable[str | None]) -> RapporReports | None:
+        """Reads the files, if they are given; refuses other flags about reading."""
+        if (self.params is None) is not (self.map is None):
+            flag = "--params" if self.params is None else "--map"
+            raise UsageError.about(flag, "is missing: counts of RAPPOR need --params and --map")
+        if self.params is None or self.map is None:
+            return None
+        if (odd := next(filter(None, others), None)) is not None:
+            raise UsageError.about(odd, "does not apply to files of RAPPOR: leave it out")
+        if len(reports) != 1:
+            raise UsageError(f"REPORTS is one file of counts of RAPPOR, got {len(reports)}", flag="REPORTS")
+        from rrjax.reports.rappor import rappor_reports
+
+        return rappor_reports(reports[0], self.params, self.map)
+
+
 @flags()
 def estimate(
     reports: ReportFiles,
@@ -80,6 +123,7 @@ def estimate(
         ),
     ] = False,
     joint: Joint,
+    rappor: RapporFiles,
     reading: Reading,
     output: Output,
     asked: StatementFlags,
@@ -116,6 +160,8 @@ def estimate(
 
     rrjax estimate dice.csv --domain yesno.txt --mechanism forced-response --parameter truth=2/3
     --parameter forced=1/2,1/2
+
+    rrjax estimate counts.csv --params params.csv --map map.csv
     """
     from rrjax.reports.by_respondent import ByRespondentReports
     from rrjax.reports.numbers import Numbers
@@ -125,15 +171,18 @@ def estimate(
         flag = "--sample" if sample is not None else "--same-people"
         raise UsageError(f"{flag} is for a --mechanism of two samples: leave it out", flag=flag)
     with show.status("Counting …"):
-        found = read_any(Files(reports, reading), epsilon, design, joint.question, sample)
+        kind = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--parameter": design.parameter}
+        others = [reading.first_flag(), *(flag for flag, value in kind.items() if value is not None)]
+        found = rappor.read(reports, others)
+        found = found or read_any(Files(reports, reading), epsilon, design, joint.question, sample)
     given = {"estimator": estimator, "ordered": ordered, "same_people": same_people, **confidence.given}
     if joint.question is not None:
         answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
     elif asked.within is not None:
         answer = ask(found, "within", **asked.given, **given)
-    elif asked.any() or isinstance(found, Numbers):
-        listed = isinstance(found, Reports | ByRespondentReports) and not (asked.mean or asked.quantile or asked.group)
-        top = output.top if listed or output.top != Output.top else None
+    elif asked.any() or isinstance(found, Numbers) or rappor.params is not None:
+        alone = isinstance(found, Reports | ByRespondentReports) and not (asked.mean or asked.quantile or asked.group)
+        top = output.top if alone or rappor.params is not None or output.top != Output.top else None
         answer = ask(found, "statements", **asked.given, top=top, **given)
     else:
         answer = ask(found, "shares", **given)

@@ -12,7 +12,7 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
-from rrjax.cli.options import Command, Level, Output, flags
+from rrjax.cli.options import Command, Level, Output, StatementFlags, flags
 from rrjax.cli.paths import READS
 from rrjax.cli.reading import (
     PANEL,
@@ -166,7 +166,10 @@ def equal(
 
 
 @app.command(cls=Command)
-@flags(without=("plot",))
+@flags(
+    without=("plot", "mean", "quantile", "group", "within", "normal", "total", "population"),
+    panels=dict.fromkeys(("by", "weights", "strata", "clusters", "population_size"), "The samples"),
+)
 def difference(
     reports: Collections,
     *,
@@ -174,6 +177,7 @@ def difference(
     design: SurveyDesign,
     reading: Reading,
     output: Output,
+    sample: StatementFlags,
     level: Level = 0.95,
 ) -> None:
     """By how much do two collections differ? Their ε, and their mechanisms, may differ.
@@ -182,7 +186,9 @@ def difference(
 
     rrjax test difference survey.csv --column answer --domain yes,no --mechanism @design --parameter innocuous=@p
 
-    Of one file: the respondents of its two designs, or its two groups.
+    rrjax test difference survey.parquet --by sex --weights weight --clusters school
+
+    Of one file: the two levels of --by, the respondents of its two designs, or its two groups.
     """
     from rrjax.reports.difference import test_difference
 
@@ -193,11 +199,12 @@ def difference(
             sides: list[Any] = [read_answers(Files(reports, reading), None, design)]
         else:
             sides = _read_collections(reports, reading, epsilon or [], design)
-            if len(sides) != 2:
-                raise UsageError(f"give two collections, got {len(sides)}", flag="REPORTS", value=reports)
+            if len(sides) != (2 if sample.by is None else 1):
+                problem = f"give two collections, or one with --by; got {len(sides)}"
+                raise UsageError(problem, flag="REPORTS", value=reports)
         status.update("Estimating …")
         with ending_at_once():
-            answer = test_difference(*sides, level=level)
+            answer = test_difference(*sides, level=level, **sample.given)
     show.deliver(answer, "test difference", output)
 
 

@@ -115,8 +115,8 @@ def survey_estimate(
 
     Returns:
         `SurveyEstimate`; means are in the unit of the values, with limits cut to their range. The standard error of a
-        mean is at least the least noise of users with this mean, where each report names one category. Computed on the
-        host in double precision; no argument may be traced.
+        mean, or of a difference, is at least the least noise of users with these means, where each report names one
+        category. Computed on the host in double precision; no argument may be traced.
 
     Raises:
         ValueError: Shapes that do not fit, an invalid report, weight or size, with its row or stratum; a cluster in two
@@ -205,6 +205,19 @@ class Scores:
     """The range of the scores; NaN if it is not known."""
     laws: np.ndarray | None = None
     """`[3, N]`: d, and the mean and the variance of c under the law at which a report names another category."""
+
+    def least_noise(self, slope: np.ndarray, mean: float) -> float:
+        """The least variance of slope · scores of users with this mean, zero if it is not known.
+
+        All hold the mean or, where d is below zero, all hold one of the ends.
+        """
+        if self.laws is None:
+            return 0.0
+        (d, mean_of_law, spread_of_law), (least, most) = self.laws, self.span
+        held = min(max(mean, least), most)
+        apart = np.where(d < 0, (held - least) * (most - held), 0)
+        floor = (1 - d) * (spread_of_law + d * ((held - mean_of_law) ** 2 + apart)) / d**2
+        return max(float(slope**2 @ floor), 0.0)
 
     @classmethod
     def of(cls, reports: np.ndarray, mechanism: Any, values: ArrayLike) -> Scores:
@@ -374,7 +387,7 @@ def estimated(
     s, known = scores.scores, sampling.weights
     alone, single = sampling.weighted_only and not total, len(parts) == 1
     influence, slope, used, value = np.zeros(len(s)), np.zeros(len(s)), np.zeros(len(s), bool), 0.0
-    w, size, kish, mean = known, 1.0, math.nan, 0.0
+    w, size, kish, floor = known, 1.0, math.nan, 0.0
     for coefficient, mask in parts:
         w = known if mask is None else np.where(mask, known, 0)
         size = float(w.sum())
@@ -385,15 +398,17 @@ def estimated(
         own = w * scale * (s if total else s - mean)
         if alone:
             # Scores that are all alike do not tell their error, unless their law is known.
-            told = kish >= SMALLEST_EFFECTIVE_SIZE and (scores.laws is not None or np.ptp(s[w > 0]) > 0)
-            own = own / math.sqrt(1 - 1 / kish) if told else own * math.nan
+            enough = kish >= SMALLEST_EFFECTIVE_SIZE and (scores.laws is not None or np.ptp(s[w > 0]) > 0)
+            own = own / math.sqrt(1 - 1 / kish) if enough else own * math.nan
         influence, slope, used, value = influence + own, slope + w * scale, used | (w > 0), value + scale * float(w @ s)
+        floor += 0 if total else scores.least_noise(w * scale, mean)
     variance = float(influence @ influence) if alone else sampling.variance(influence, slope, scores.noise)
     degrees = sampling.degrees(used)
     error, tail = math.sqrt(variance) if degrees > 0 else math.nan, (1 - level) / 2
+    told = error if math.isnan(error) else max(error, math.sqrt(floor))
     (least, most), student = scores.span, -float(stdtrit(degrees, tail)) if degrees > 0 else math.inf
     if not single or total or normal or math.isnan(scores.ends[0]):
-        half = math.inf if math.isnan(error) else student * error
+        half = math.inf if math.isnan(told) else student * told
         if total:
             # Sums of values of one sign have it, differences do not.
             least, most = 0.0 if single and least >= 0 else -math.inf, 0.0 if single and most <= 0 else math.inf
@@ -417,17 +432,10 @@ def estimated(
         if not alone:
             equal *= (float(stdtrit(max(used.sum() - 1, 1), tail)) / student) ** 2
         limits = [low + (high - low) * each for each in _binomial_limits(centre, math.floor(max(equal, 1)), tail)]
-        if scores.laws is not None:
-            # The least noise of users with this mean: all hold it or, where d is below zero, all hold one of the ends.
-            d, mean_of_law, spread_of_law = scores.laws
-            held = min(max(value, least), most)
-            apart = np.where(d < 0, (held - least) * (most - held), 0)
-            floor = (1 - d) * (spread_of_law + d * ((held - mean_of_law) ** 2 + apart)) / d**2
-            error = error if math.isnan(error) else max(error, math.sqrt(max(float(slope**2 @ floor), 0)))
     lower, upper = limits
     some = lower <= upper and lower <= most and upper >= least
     cut = [min(max(each, least), most) if some else math.nan for each in (lower, upper)]
-    return value, error, *cut, effective, degrees
+    return value, told, *cut, effective, degrees
 
 
 def _binomial_limits(mean: float, size: int, tail: float) -> Sequence[float]:

@@ -160,7 +160,7 @@ def count_by(
             _group(chosen, "count(*) AS amount", chosen.sql, keys)
         else:
             _group_counts(chosen, counts_column, keys)
-        chosen.query("ALTER TABLE tally RENAME TO tallies")
+        chosen.query(f"CREATE TEMP TABLE tallies AS SELECT value, {chosen.key_texts}, amount FROM tally")
         found = chosen.query(f"SELECT DISTINCT {', '.join(keys)} FROM tallies ORDER BY ALL LIMIT {MAX_KEYS + 1}")
         if len(found) > MAX_KEYS:
             listed = ", ".join(map(repr, columns))
@@ -180,7 +180,7 @@ def error_at_cells(source: Source, cells: Mapping[str, str], column: str, proble
     with scanning(replace(source, column=column, missing=()), keys=[*cells]) as chosen:
         chosen.query("SET preserve_insertion_order = true")
         same = " AND ".join(f"key{place} = {literal(cell)}" for place, cell in enumerate(cells.values()))
-        rows = f"SELECT row_number() OVER () - 1 AS place, * FROM ({chosen.sql})"
+        rows = f"SELECT row_number() OVER () - 1 AS place, {chosen.key_texts} FROM ({chosen.sql})"
         place = chosen.scalar(f"SELECT min(place) FROM ({rows}) WHERE {same}")
         return error_at(chosen, place, problem, value=cells[column])
 

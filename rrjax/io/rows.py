@@ -151,8 +151,7 @@ def read_cells(source: Source, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """The texts of every row in some columns, "" for an empty cell."""
     with scanning(source, keys=columns) as chosen:
         chosen.query("SET preserve_insertion_order = true")
-        names = ", ".join(f"key{place}" for place in range(len(columns)))
-        return chosen.query(f"SELECT {names} FROM ({chosen.sql})")
+        return chosen.query(f"SELECT {chosen.key_texts} FROM ({chosen.sql})")
 
 
 def unseen_missing(source: Source, values: Values) -> list[str]:

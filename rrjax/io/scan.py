@@ -41,7 +41,7 @@ class Scan:
     """The query of one column of a source.
 
     `sql` has the columns `row` (from 1 within its file, for one file), `value`, with a column of counts `amount`, and
-    the texts of further columns, key0, key1 and so on.
+    further columns, key0, key1 and so on.
     """
 
     connection: Connection
@@ -52,6 +52,13 @@ class Scan:
     amount_kind: Kind
     unsure: bool = False
     """Whether the name of the column comes from a first line that may be confidential data instead of a header."""
+    key_kinds: Sequence[Kind] = ()
+
+    @property
+    def key_texts(self) -> str:
+        """The further columns as texts, empty where there is no value, under their names: numbers are grouped first."""
+        kinds = enumerate(self.key_kinds)
+        return ", ".join(f"coalesce({text(kind, f'key{place}')}, '') AS key{place}" for place, kind in kinds)
 
     @property
     def shown(self) -> str:
@@ -96,7 +103,7 @@ def scanning(source: Source, counts_column: str | None = None, keys: Sequence[st
 
 
 def scan(connection: Connection, source: Source, counts_column: str | None = None, keys: Sequence[str] = ()) -> Scan:
-    """The query of the column of a source, of its column of counts if one is named, and of further columns as texts.
+    """The query of the column of a source, of its column of counts if one is named, and of further columns.
 
     Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
     """
@@ -108,6 +115,7 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
         raise relations[0].error(f"column {column!r} cannot hold both the labels and their counts.", column=column)
     kind, values = _alike([relation.column(column) for relation in relations])
     amount_kind, amounts = _alike([relation.column(counts_column) for relation in relations if counts_column])
+    others = [_alike([relation.column(name) for relation in relations]) for name in keys]
     selects = []
     for index, relation in enumerate(relations):
         if relation.column(column)[1] == "nested":
@@ -119,13 +127,12 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
             )
             problem = f"column {column!r} holds lists, records or intervals, and a label is one text or number."
             raise relation.error(f"{problem} {advice}", column=column)
-        others = [f", {amounts[index]} AS amount" if amounts else ""]
-        for place, name in enumerate(keys):
-            own, kind_of_key = relation.column(name)
-            others.append(f", coalesce({text(kind_of_key, own)}, '') AS key{place}")
-        selects.append(f"SELECT row, {values[index]} AS value{''.join(others)} FROM ({relation.sql})")
+        more = f", {amounts[index]} AS amount" if amounts else ""
+        more += "".join(f", {each[index]} AS key{place}" for place, (_, each) in enumerate(others))
+        selects.append(f"SELECT row, {values[index]} AS value{more} FROM ({relation.sql})")
     query = " UNION ALL ".join(selects)
-    return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure)
+    kinds: list[Kind] = [kind_of_key for kind_of_key, _ in others]
+    return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure, kinds)
 
 
 def place_of(chosen: Scan, place: int) -> tuple[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, reduce
 from operator import add
 from typing import Any, ClassVar
@@ -123,6 +123,10 @@ class ByRespondentReports(Groups):
     def mechanism_of(self, kept: np.ndarray) -> ByRespondent:
         """The designs of some rows, booleans `[N]`."""
         return ByRespondent([each.mechanism for each in self.parts.values()], np.maximum(self._which[kept], 0))
+
+    def in_groups(self, numbers: Iterable[int]) -> np.ndarray:
+        """Which rows are of some groups, booleans `[N]`."""
+        return np.isin(self._which + 1, [*numbers])
 
     regress, statements, within = ColumnQuestions.regress, ColumnQuestions.statements, ColumnQuestions.within
     mean, group, by = ColumnQuestions.mean, ColumnQuestions.group, ColumnQuestions.by

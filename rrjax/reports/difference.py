@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
-from statistics import NormalDist
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -15,10 +14,12 @@ from rrjax.inference.marginal_tests import num_tests_of
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.by_respondent import ByRespondentReports
+from rrjax.reports.functionals import rows_left_out
 from rrjax.reports.hypotheses import check_alike
 from rrjax.reports.parts import Groups, text_of_p
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports, left_out
+from rrjax.reports.surveys import Sample, Surveyed, survey_differences
 
 Side: TypeAlias = Reports | Groups
 """A collection, or several groups of one population."""
@@ -37,11 +38,20 @@ class Difference(Answer):
     second: Side
     names: tuple[str, str]
     """What the two are called."""
+    sizes: tuple[int, int]
+    """The number of reports of both."""
     estimates: np.ndarray
     """Unbiased shares and their standard errors of both, `[2, 2, K]`; shares may be negative."""
+    errors: np.ndarray
+    """Standard errors of the differences, `[K]`; zero where no answer tells it."""
+    degrees: np.ndarray
+    """Degrees of freedom of sample surveys, `[K]`; else infinite."""
     num_tests: int
     """The number of different questions: one for two categories whose estimates add up to one."""
     level: float
+    by: str | None
+    """The column whose levels are compared."""
+    sample: Sample
     notes: list[str]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
@@ -57,10 +67,12 @@ class Difference(Answer):
 
     @property
     def _table(self):
-        (first, one), (second, other) = self.estimates
-        difference, error = first - second, np.hypot(one, other)
-        half = NormalDist().inv_cdf(1 - (1 - self.level) / 2 / self.num_tests) * error
-        chances = [math.erfc(abs(each) / math.sqrt(2)) for each in difference / error]
+        from scipy.special import stdtr, stdtrit
+
+        first, second = self.estimates[:, 0]
+        difference, error = first - second, np.where(self.errors > 0, self.errors, np.nan)
+        half = -stdtrit(self.degrees, (1 - self.level) / 2 / self.num_tests) * error
+        chances = 2 * stdtr(self.degrees, -np.abs(difference / error))
         return {
             "label": self.reports.labels,
             "first": first,
@@ -69,38 +81,43 @@ class Difference(Answer):
             "standard_error": error,
             "lower": np.clip(difference - half, -1, 1),
             "upper": np.clip(difference + half, -1, 1),
-            "p_value": np.minimum(np.asarray(chances) * self.num_tests, 1),
+            "p_value": np.minimum(chances * self.num_tests, 1),
         }
 
     @property
     def title(self) -> str:
+        if self.by is not None:
+            return self.first.summary()
         titles = zip(self.names, self.sides, strict=True)
         return "\n".join(each.summary(name) for name, side in titles for each in side)
 
     @property
     def warnings(self) -> list[str]:
+        if self.by is not None:
+            return [*self.first.warnings, *self.notes]
         sides = zip(self.names, (self.first, self.second), strict=True)
         return [*(f"{name}: {warning}" for name, side in sides for warning in side.warnings), *self.notes]
 
     @property
     def facts(self) -> dict[str, Any]:
-        sides = zip(("first", "second"), self.names, self.sides, strict=True)
+        sides = zip(("first", "second"), self.names, self.sides, self.sizes, strict=True)
         found = {
             place: {
                 "name": name,
-                "num_reports": sum(each.num_reports for each in side),
+                "num_reports": number,
                 "mechanisms": [each.mechanism.name for each in side],
                 "reports": side[0].paths,
             }
-            for place, name, side in sides
+            for place, name, side, number in sides
         }
-        p_value = float(self._table["p_value"].min())
+        found |= {"by": self.by, **dataclasses.asdict(self.sample), "degrees": float(self.degrees.min())}
+        p_value = float(np.nanmin(self._table["p_value"], initial=1))
         return {**found, "warnings": self.warnings, "level": self.level, "p_value": p_value}
 
     @property
     def sentences(self) -> list[str]:
         table = self._table
-        place = int(np.argmin(table["p_value"]))
+        place = int(np.argmin(np.nan_to_num(table["p_value"], nan=2)))
         place = place if self.reports.yes is None else self.reports.yes
         label, (first, second) = form.printable(self.reports.labels[place]), self.names
         points, error = (100 * table[key][place] for key in ("difference", "standard_error"))
@@ -108,7 +125,12 @@ class Difference(Answer):
             f"{label}: {first} less {second} is {points:+.2f} ± {error:.2f} percentage points (standard error), "
             f"p {text_of_p(table['p_value'][place])}."
         )
+        if not error > 0:
+            told = f"{label}: these answers do not tell how large the error of {first} less {second} is."
         law = "Intervals and p-values are those of the normal approximation, of independent respondents"
+        if np.isfinite(self.degrees).all():
+            law = f"Intervals and p-values are those of Student's t with {self.degrees.min():,.0f} degrees of freedom"
+            law += " (clusters less strata)" * bool(self.sample.strata or self.sample.clusters)
         more = f", simultaneous for all {self.num_tests:,} categories (Bonferroni)" if self.num_tests > 1 else ""
         return [told, f"{law}{more}."]
 
@@ -126,15 +148,19 @@ class Difference(Answer):
         headings = [*self.names, "difference", "std. error"]
         keys = ("first", "second", "difference", "standard_error")
         columns: list[Any] = [("category", table["label"], form.printable)]
-        columns += [(heading, table[key], form.percent) for heading, key in zip(headings, keys, strict=True)]
+        columns += [(heading, table[key], _or_dash(form.percent)) for heading, key in zip(headings, keys, strict=True)]
         limits = np.transpose((table["lower"], table["upper"]))
         columns += [(form.interval(self.level), limits, lambda each: form.between(*each))]
-        columns += [("p", table["p_value"], lambda each: text_of_p(each).removeprefix("= "))]
+        columns += [("p", table["p_value"], _or_dash(lambda each: text_of_p(each).removeprefix("= ")))]
         rest = rest_of(len(table["label"]) - len(places), "category", "categories")
         return table_of(columns, places, rest=rest)
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
         return {"categories": rows_of_table({name: each[:top] for name, each in self._table.items()})}
+
+
+def _or_dash(text: Callable[[float], str]) -> Callable[[float], str]:
+    return lambda each: text(each) if each == each else "–"
 
 
 def _parts(side: Side) -> list[Reports]:
@@ -161,25 +187,45 @@ def test_difference(
     first: Side,
     second: Side | None = None,
     *,
+    by: str | None = None,
+    weights: str | None = None,
+    strata: str | None = None,
+    clusters: str | None = None,
+    population_size: str | float | None = None,
     names: Iterable[str] | None = None,
     level: float = 0.95,
 ) -> Difference:
-    """Estimates how the shares of two collections differ, with a test that they do not.
+    """Estimates how the shares of two collections, or of two groups of one, differ, with a test that they do not.
 
-    The respondents must be different ones, drawn independently; mechanisms, designs and ε may differ.
+    The respondents of two collections must be different ones, drawn independently; mechanisms, designs and ε may
+    differ.
 
     Args:
-        first: Reports; or groups of one population, which are pooled. Alone, answers by respondent: those of its two
-            designs, or of its two groups, are compared.
+        first: Reports; or groups of one population, which are pooled. Alone: with `by` its two levels are compared,
+            else, of answers by respondent, those of the two designs, or of the two groups.
         second: As `first`, of the same categories.
-        names: What the two are called; None is the names of their files or designs, or "first" and "second".
+        by: A public column of `first`, of two levels.
+        weights: A column of survey weights. With it, or with one of the next three, the shares are those of the
+            populations that the samples represent; see `Reports.statements`. Two collections are two independent
+            surveys, with columns of the same names.
+        strata: A column of strata, which were sampled independently.
+        clusters: A column of clusters, which were sampled whole. Groups of one collection may share them: the errors
+            have their covariance.
+        population_size: The number of clusters, or of people where there are none, in the population of the stratum: a
+            column, or a number where there are no strata.
+        names: What the two are called; None is the levels, the names of their files or designs, or "first" and
+            "second".
         level: Confidence level, in (0, 1); of all categories together, if there are more than two.
 
     Returns:
-        `Difference`, of unbiased estimates by the normal approximation, in float64.
+        `Difference`, of unbiased estimates, in float64: by the normal approximation or, with `by` or columns of a
+        sample, by linearization and Student's t, as `inference.survey_estimate`, of two surveys by Welch's degrees of
+        freedom.
 
     Raises:
-        ArgumentError: Other than two collections, the same twice, other categories, or a level outside of (0, 1).
+        ArgumentError: Other than two collections or groups, the same twice, other categories, arguments that contradict
+            each other, or a level outside of (0, 1).
+        DataError: A file or a column that cannot be used.
 
     Example:
         Did more people admit plagiarism in the crosswise model than when they were asked directly?
@@ -193,33 +239,64 @@ def test_difference(
         [0.1497, 0.0607, 0.0136]
     """
     check_rate("level", level)
+    sample = Sample(weights, strata, clusters, population_size)
     if first is second:
         raise refusal("second", "these are the same reports twice, which do not differ", flag="REPORTS", value=second)
-    notes = left_out(first.counted) if second is None and isinstance(first, ByRespondentReports) else []
-    if second is None:
+    if by is not None and second is not None:
+        problem = f"{option('by')} compares two levels of one collection, and there are two: leave one of them out"
+        raise refusal("by", problem, value=by)
+    given: list[Any] = [first] if second is None else [first, second]
+    notes: list[str] = []
+    asked = ["by"] * (by is not None) + sample.given
+    if asked and (odd := next((each for each in given if not hasattr(each, "files")), None)) is not None:
+        problem = f"{option(asked[0])} needs single reports of one collection: {odd.instead}"
+        raise refusal(asked[0], problem)
+    surveys = [Surveyed.of(each, by, sample) for each in given if asked]
+    masks = [each.levels[0][2] for each in surveys]
+    if by is not None:
+        if len(levels := surveys[0].levels[1:]) != 2:
+            problem = f"has {form.number(len(levels), 'level', 'levels')} with reports, and two are compared"
+            raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
+        (one, _, mask), (other, _, less) = levels
+        masks, told, second = [mask, less], (one, other), first
+        _ = first.contradicted  # which warns
+    elif second is None:
+        notes = left_out(first.counted) if isinstance(first, ByRespondentReports) else []
         first, second, told = _halves(first)
+        masks = [masks[0] & given[0].in_groups(each.parts)[surveys[0].kept] for each in (first, second) if surveys]
     else:
-        told = [each.name for each in (first, second) if isinstance(each, Reports) and each.source is not None]
+        told = [each.name for each in given if isinstance(each, Reports) and each.source is not None]
     called = list(map(str, names or (told if len(set(told)) == 2 else ("first", "second"))))
     if len(called) != 2:
         raise refusal("names", f"{option('names')} are two, got {len(called)}", value=called)
     sides = _parts(first), _parts(second)
-    notes += check_alike([*sides[0], *sides[1]])
-    estimates = np.stack([_unbiased(each) for each in sides])
+    notes += check_alike([*sides[0], *sides[1]]) if by is None else []
+    sizes = [sum(each.num_reports for each in side) for side in sides]
+    if surveys:
+        sizes = [int(each.sum()) for each in masks]
+        estimates, errors, degrees = survey_differences([*zip((surveys[0], surveys[-1]), masks, strict=True)])
+        for each in surveys:
+            notes += [*each.notes, *rows_left_out(each.num_left_out, each.lacking)]
+    else:
+        estimates = np.stack([_unbiased(each) for each in sides])
+        errors = np.hypot(*estimates[:, 1])
+        degrees = np.full(len(errors), math.inf)
     num_tests = int(num_tests_of([each.tally() for side in sides for each in side]))
-    return Difference(first, second, (called[0], called[1]), estimates, num_tests, level, notes)
+    numbers, two = (sizes[0], sizes[1]), (called[0], called[1])
+    return Difference(first, second, two, numbers, estimates, errors, degrees, num_tests, level, by, sample, notes)
 
 
 def _halves(reports: Any) -> tuple[Groups, Groups, tuple[str, str]]:
     """The groups of two designs, or two groups."""
-    parts = _parts(reports) if isinstance(reports, Groups) else []
-    designs = list(dict.fromkeys(each.mechanism.name for each in parts))
-    if len(designs) == 2:
-        groups = reports.parts.items()
-        found = [{number: each for number, each in groups if each.mechanism.name == name} for name in designs]
-        return Groups(found[0]), Groups(found[1]), (designs[0], designs[1])
-    if len(parts) != 2:
-        problem = f"give two collections, or answers of two designs or groups; got {len(parts) or 1}"
+    groups = reports.parts if isinstance(reports, Groups) else {}
+    designs = list(dict.fromkeys(each.mechanism.name for each in groups.values()))
+    if len(designs) != 2 and len(groups) != 2:
+        problem = f"give two collections, {option('by')}, or answers of two designs or groups; got {len(groups) or 1}"
         raise refusal("second", problem, flag="REPORTS", value=reports)
-    names = parts[0].mechanism.note, parts[1].mechanism.note
-    return Groups({1: parts[0]}), Groups({2: parts[1]}), names if all(names) else ("group 1", "group 2")
+    kinds = {number: each.mechanism.name if len(designs) == 2 else number for number, each in groups.items()}
+    halves = [
+        {number: groups[number] for number in groups if kinds[number] == kind} for kind in dict.fromkeys(kinds.values())
+    ]
+    notes = [each.mechanism.note for each in groups.values()]
+    names = designs if len(designs) == 2 else notes if all(notes) else ("group 1", "group 2")
+    return Groups(halves[0]), Groups(halves[1]), (names[0], names[1])

@@ -45,6 +45,8 @@ class Kind:
     """The kind in words, for messages."""
     instead: ClassVar[str] = ""
     """What to do where a question does not apply to this kind, for messages of the command line."""
+    estimate_is: ClassVar[str] = "unbiased: the randomization is undone, on average"
+    """What an estimate of a share or of a mean is, for explanations."""
     warnings: Any
     """What is odd about the reports."""
     num_reports: Any

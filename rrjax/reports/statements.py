@@ -48,7 +48,7 @@ class Statements(Answer):
 
     written: ClassVar[str] = "Statements"
 
-    reports: Reports
+    reports: Any
     estimates: list[FunctionalEstimate]
     level: float
     by: str | None
@@ -98,7 +98,8 @@ class Statements(Answer):
     @property
     def cautions(self) -> list[str]:
         number = sum(each.contradicted for each in self.estimates)
-        return [self.reports.without_interval(number, "row", "rows", 1 - self.level, "for each row")] * (number > 0)
+        how = 1 - self.level, "for each row"
+        return [self.reports.without_interval(number, "row", "rows", *how)] if number else []
 
     @property
     def words(self) -> dict[str, str]:
@@ -106,7 +107,7 @@ class Statements(Answer):
         quantiles = "quantile" in kinds
         words = {
             "reports": "number of reports of these users",
-            "estimate": "unbiased: the randomization is undone, on average" if kinds != {"quantile"} else "",
+            "estimate": self.reports.estimate_is if kinds != {"quantile"} else "",
             "quantile": "the first category, in the order of the domain, at which the cumulative share reaches the "
             "quantile, by the likeliest distribution (of other mechanisms: by InvP), or the nearer end of the interval"
             if quantiles
@@ -133,7 +134,7 @@ class Statements(Answer):
             return self._of_sample
         if self.tuned_to is not None:
             return f"Each interval holds {ANY_TIME}"
-        kinds, exact = self._kinds, self.reports.mechanism.names_one
+        kinds, exact = self._kinds, getattr(self.reports.mechanism, "names_one", False)
         if self.normal:
             kept = "are exact" if exact else "hold for any number of users"
             also = f"; intervals of quantiles {kept}" * ("quantile" in kinds)
@@ -208,7 +209,9 @@ class Statements(Answer):
                 f"not numbers: ask for {option('mean')} or {option('group')}",
             )
         reports = self.reports
-        title = f"{reports.called} in column {reports.counted.column}, ε = {reports.epsilon:.4g}"
+        column = getattr(reports.counted, "column", None)
+        of = "" if column is None else f" in column {column}"
+        title = f"{reports.called}{of}, ε = {reports.epsilon:.4g}"
         return forest_figure(panels, level=self.level, title=title, ax=ax)
 
 

@@ -51,6 +51,67 @@ class Sample:
         return [name for name, value in vars(self).items() if value is not None and value is not False]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Surveyed:
+    """The rows of reports that tell how they were sampled."""
+
+    rows: np.ndarray
+    """The reports, as their mechanism takes them; any where a report is missing."""
+    kept: np.ndarray
+    """Which rows of the files these are, booleans."""
+    mechanism: Any
+    sampling: Sampling
+    levels: list[tuple[str, int, np.ndarray]]
+    """All users, then those of each level, if any has a weight above zero: name, number of reports, booleans."""
+    num_left_out: int
+    lacking: list[str]
+    """The columns that the rows that are left out lack."""
+    notes: list[str]
+
+    @classmethod
+    def of(cls, reports: Any, by: str | None, sample: Sample) -> Surveyed:
+        """Reads the columns of a sample, and that of the levels."""
+        columns = {**sample.columns, **({} if by is None else {"by": by})}
+        check_public(reports, columns)
+        source, values = reports.files, reports.reports(option(next(iter(columns), "normal")))
+        read: dict[str, Covariate] = {}
+        for argument, name in columns.items():
+            of = dataclasses.replace(source, column=name)
+            if argument in ("strata", "clusters"):
+                read[argument] = read_covariate(of, factor=True, most_levels=None)
+            else:
+                read[argument] = read_levels(source, name) if argument == "by" else read_weights(of, argument)
+        source.check_unchanged()
+        answered = answered_in(values)
+        # Rows without an answer or a level were sampled, too: they count in the design.
+        kept = ~np.any([np.zeros(len(values), bool), *(read[name].missing for name in sample.columns)], axis=0)
+        there = answered & kept if by is None else answered & kept & ~read["by"].missing
+        sampling, levels = _sampling(reports, sample, read, kept), []
+        rows, place = values[kept], np.cumsum(kept) - 1
+        rows = np.maximum(rows, 0) if rows.ndim == 1 else rows
+        for name, chosen in rows_of_levels(read.get("by"), there):
+            mask = np.zeros(len(rows), bool)
+            mask[place[chosen]] = True
+            if sampling.weights[mask].any():
+                levels.append((name, len(chosen), mask))
+        if not levels:
+            problem = f"no row has a report and {', '.join(columns)}" + ", and a weight above zero" * bool(
+                sample.weights
+            )
+            raise io.DataError.at(source.files()[0], problem, column=sample.weights or by)
+        notes, degrees = [], sampling.degrees(sampling.weights > 0)
+        if number := int((sampling.weights[there[kept]] == 0).sum()):
+            notes.append(f"{form.number(number, 'row has', 'rows have')} a weight of zero: no estimate is about them.")
+        if sample.clusters is not None and degrees < FEW_DEGREES:
+            notes.append(
+                f"Clusters less strata are {degrees}. Where so few clusters are of unequal sizes, intervals are too "
+                "short: some dozens are needed."
+            )
+        lacking = [name for argument, name in columns.items() if read[argument].missing.any()]
+        number = int((answered & ~there).sum())
+        return cls(rows, kept, reports.mechanism_of(kept), sampling, levels, number, lacking, notes)
+
+
 def survey_estimates(
     reports: Any,
     functionals: Sequence[Functional],
@@ -64,33 +125,8 @@ def survey_estimates(
 
     Returns the estimates of each, the number of reports left out, the columns they lack, and notes about the sample.
     """
-    columns = {**sample.columns, **({} if by is None else {"by": by})}
-    check_public(reports, columns)
-    source, values = reports.files, reports.reports(option(next(iter(columns), "normal")))
-    read: dict[str, Covariate] = {}
-    for argument, name in columns.items():
-        of = dataclasses.replace(source, column=name)
-        if argument in ("strata", "clusters"):
-            read[argument] = read_covariate(of, factor=True, most_levels=None)
-        else:
-            read[argument] = read_levels(source, name) if argument == "by" else read_weights(of, argument)
-    source.check_unchanged()
-    answered = answered_in(values)
-    # Rows without an answer or a level were sampled, too: they count in the design.
-    kept = ~np.any([np.zeros(len(values), bool), *(read[name].missing for name in sample.columns)], axis=0)
-    there = answered & kept if by is None else answered & kept & ~read["by"].missing
-    sampling, levels = _sampling(reports, sample, read, kept), []
-    rows, mechanism = values[kept], reports.mechanism_of(kept)
-    rows = np.maximum(rows, 0) if rows.ndim == 1 else rows
-    place = np.cumsum(kept) - 1
-    for name, chosen in rows_of_levels(read.get("by"), there):
-        mask = np.zeros(len(rows), bool)
-        mask[place[chosen]] = True
-        if sampling.weights[mask].any():
-            levels.append((name, len(chosen), mask))
-    if not levels:
-        problem = f"no row has a report and {', '.join(columns)}" + ", and a weight above zero" * bool(sample.weights)
-        raise io.DataError.at(source.files()[0], problem, column=sample.weights or by)
+    known = Surveyed.of(reports, by, sample)
+    levels = known.levels
     asked: list[tuple[str, int, About, list]] = [(name, size, "users", [(1, mask)]) for name, size, mask in levels]
     if len(levels) == 3:
         (first, one, mask), (second, other, less) = levels[1:]
@@ -102,21 +138,41 @@ def survey_estimates(
     found = {}
     for functional in functionals:
         assert functional.values is not None  # quantiles are refused
-        scores, found[functional] = Scores.of(rows, mechanism, functional.values), []
+        scores, found[functional] = Scores.of(known.rows, known.mechanism, functional.values), []
         for name, size, about, parts in asked:
-            *each, effective, degrees = estimated(scores, sampling, parts, sample.total, level, normal)
-            known = {"effective_size": effective, "degrees": degrees}
-            found[functional].append(FunctionalEstimate(functional, name, size, *each, about=about, sampled=known))
-    notes, degrees = [], sampling.degrees(sampling.weights > 0)
-    if number := int((sampling.weights[there[kept]] == 0).sum()):
-        notes.append(f"{form.number(number, 'row has', 'rows have')} a weight of zero: no estimate is about them.")
-    if sample.clusters is not None and degrees < FEW_DEGREES:
-        notes.append(
-            f"Clusters less strata are {degrees}. Where so few clusters are of unequal sizes, intervals are too short: "
-            "some dozens are needed."
-        )
-    lacking = [name for argument, name in columns.items() if read[argument].missing.any()]
-    return found, int((answered & ~there).sum()), lacking, notes
+            *each, effective, degrees = estimated(scores, known.sampling, parts, sample.total, level, normal)
+            sampled = {"effective_size": effective, "degrees": degrees}
+            found[functional].append(FunctionalEstimate(functional, name, size, *each, about=about, sampled=sampled))
+    return found, known.num_left_out, known.lacking, known.notes
+
+
+def survey_differences(sides: Sequence[tuple[Surveyed, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The unbiased shares of two domains, booleans each, of one survey or two independent ones, and their difference.
+
+    Returns shares and standard errors of both, `[2, 2, K]`, standard errors of the differences and degrees of freedom,
+    `[K]` each; of two surveys Welch's.
+    """
+    (first, mask), (second, less) = sides
+    size = first.mechanism.num_categories
+    estimates, errors, degrees = np.empty((2, 2, size)), np.empty(size), np.empty(size)
+    for place in range(size):
+        of_category = np.arange(size) == place
+        one = Scores.of(first.rows, first.mechanism, of_category)
+        other = one if second is first else Scores.of(second.rows, second.mechanism, of_category)
+
+        def found(scores, survey, *parts):
+            value, error, *_, known = estimated(scores, survey.sampling, parts, False, 0.95, True)
+            return (value, error), known
+
+        estimates[0, :, place], known = found(one, first, (1, mask))
+        estimates[1, :, place], unknown = found(other, second, (1, less))
+        if second is first:  # whose domains may share clusters
+            (_, errors[place]), degrees[place] = found(one, first, (1, mask), (-1, less))
+        else:
+            variances = estimates[:, 1, place] ** 2
+            errors[place] = np.sqrt(variances.sum())
+            degrees[place] = variances.sum() ** 2 / (variances**2 / [known, unknown]).sum()
+    return estimates, errors, degrees
 
 
 def _sampling(reports: Any, sample: Sample, read: dict[str, Covariate], kept: np.ndarray) -> Sampling:

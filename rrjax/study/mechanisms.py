@@ -1,4 +1,4 @@
-"""Mechanisms of a study that are given as parameters: survey designs, longitudinal protocols, columns apart.
+"""Mechanisms of a study that are given as parameters: survey designs, also by respondent, protocols, columns apart.
 
 In a study a mechanism is a function of K and ε that returns an object with `collect(key, true_counts)`.
 """
@@ -13,30 +13,34 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from rrjax.data.arguments import float_dtype, int_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError, StudyError
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import ENTRIES, entry_of, takes_key
-from rrjax.mechanisms import DESIGNS, PROTOCOLS, Design, Product, RandomizedResponse, SupportMechanism
+from rrjax.mechanisms import DESIGNS, PROTOCOLS, ByRespondent, Design, Product, RandomizedResponse, SupportMechanism
 from rrjax.mechanisms.longitudinal import Protocol
 from rrjax.mechanisms.longitudinal.protocol import MOST_REPORTS
 from rrjax.mechanisms.surveys.named import make_design
 from rrjax.mechanisms.table import TABLE, full_name
 from rrjax.numerics.pytrees import pytree
+from rrjax.simulate import sampling
 from rrjax.study.arguments import check_tallies_suffice, refusal
 
 
 @pytree()
 class JointCounts:
-    """The reports of a study's collection of columns that are randomized apart. A pytree.
+    """The reports of a study's collection of columns that are randomized apart, or of designs by respondent. A pytree.
 
     Attributes:
-        counts: `[K_1, …, K_d]`, integers, the users with each combination of reports.
-        product: The `Product` that they come from.
+        counts: `[K_1, …, K_d]`, integers, the users with each combination of reports; or `[G, K]`, the answers to each
+            design.
+        mechanism: The `Product` or `ByRespondent` that they come from.
 
     Example:
         >>> from rrjax.study import JointCounts, Study
@@ -49,17 +53,23 @@ class JointCounts:
     """
 
     counts: Int[Array, "*K"]
-    product: Product
+    mechanism: Product | ByRespondent
+
+    @property
+    def product(self) -> Product:
+        """The columns."""
+        assert isinstance(self.mechanism, Product)
+        return self.mechanism
 
     @property
     def mixture(self) -> Mixture:
         """The joint likelihood."""
-        return self.product.mixture_of_counts(self.counts)
+        return self.mechanism.mixture_of_counts(self.counts)
 
     @property
     def unbiased(self) -> Float[Array, " K"]:
-        """The unbiased estimate of the joint shares, `[∏K]`."""
-        return self.product.inv(self.counts)
+        """The unbiased estimate of the (joint) shares, `[∏K]` or `[K]`."""
+        return self.mechanism.inv(self.counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,21 +93,57 @@ class SeveralRounds:
 class Apart:
     """A `Product` whose users are the histogram of the cells."""
 
-    product: Product
+    mechanism: Product
 
     def collect(self, key: Array, true_counts: ArrayLike) -> JointCounts:
         """Draws the counts of the reports by their exact law: the users of each cell, a column after the other."""
-        table = jnp.asarray(true_counts).reshape(self.product.shape)
-        for place, column in enumerate(self.product.columns):
+        table = jnp.asarray(true_counts).reshape(self.mechanism.shape)
+        for place, column in enumerate(self.mechanism.columns):
             assert isinstance(column, RandomizedResponse)
             rows = jnp.moveaxis(table, place, -1)
             keys = jax.random.split(jax.random.fold_in(key, place), rows.size // column.num_categories)
             drawn = jax.vmap(column.collect)(keys, rows.reshape(-1, column.num_categories)).support
             table = jnp.moveaxis(drawn.reshape(rows.shape), -1, place)
-        return JointCounts(table, self.product)
+        return JointCounts(table, self.mechanism)
 
 
-Collecting: TypeAlias = SupportMechanism | SeveralRounds | Apart
+@dataclasses.dataclass(frozen=True)
+class ByShares:
+    """Designs by respondent, of whom each design has a fixed share; who they are is drawn."""
+
+    mechanism: ByRespondent
+    shares: np.ndarray
+    """`[G]`, with the sum one."""
+
+    @property
+    def num_categories(self) -> int:
+        """K."""
+        return self.mechanism.num_categories
+
+    @property
+    def epsilon(self) -> Any:
+        """The largest ε of the designs."""
+        return self.mechanism.epsilon
+
+    def collect(self, key: Array, true_counts: ArrayLike) -> JointCounts:
+        """Draws the counts of the answers to each design, of numbers of users that are rounded to add up to N."""
+        for_groups, own = jax.random.split(key)
+        users = jnp.asarray(true_counts)
+        # Whole numbers of N users come back exactly: the error of a product is far below one half.
+        ends = jnp.round(jnp.sum(users).astype(float_dtype()) * self.shares.cumsum().astype(float_dtype()))
+        rows = sampling.table(
+            sampling.Stream.of(for_groups), jnp.diff(ends.astype(jnp.int32), prepend=0), users.astype(jnp.int32)
+        )
+        answers = []
+        for design, tally in zip(self.mechanism.designs, self.mechanism.collect(own, rows), strict=True):
+            # The support of a design that denies its category is the number of the other answers.
+            denies = getattr(design, "denies", False) and design.affine.truth < 0
+            support, number = (jnp.asarray(each).astype(int_dtype()) for each in (tally.support, tally.num_users))
+            answers.append(jnp.where(denies, number - support, support))
+        return JointCounts(jnp.stack(answers), self.mechanism)
+
+
+Collecting: TypeAlias = SupportMechanism | SeveralRounds | Apart | ByShares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,10 +171,10 @@ class FromParameters:
 class OneDesign(FromParameters):
     """A survey design, which has its own ε, and often its own K."""
 
-    design: Design | None = None
+    design: Any = None
     """The design, if it was given as one."""
 
-    def __call__(self, num_categories: int, epsilon: Any = None) -> Design:
+    def __call__(self, num_categories: int, epsilon: Any = None) -> Any:
         """The design for K answers."""
         del epsilon
         return self.design or make_design(self.name, self.parameters, num_categories)
@@ -137,6 +183,17 @@ class OneDesign(FromParameters):
         """The number of answers."""
         number = self(num_categories).num_categories
         return number, f"{number} answers"
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignsByShare(OneDesign):
+    """Survey designs, each for a share of the respondents: designs, and weights of the shares."""
+
+    def __call__(self, num_categories: int, epsilon: Any = None) -> ByShares:
+        """The designs for K answers."""
+        shares = np.asarray(self.parameters["shares"], np.float64)
+        designs = [each(num_categories) for each in self.parameters["designs"]]
+        return ByShares(ByRespondent(designs), shares / shares.sum())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,6 +237,8 @@ def with_parameters(mechanisms: Any) -> Any:
 def _function(given: Any, label: str | None) -> Any:
     if isinstance(given, Design):
         return OneDesign(given.name, {}, given)
+    if isinstance(given, ByRespondent):
+        given = {"mechanism": given.name, "designs": given.designs, "shares": np.bincount(given.which).tolist()}
     if not isinstance(given, Mapping | str):
         return given
     table = {} if isinstance(given, str) else {key: value for key, value in given.items() if key != "mechanism"}
@@ -194,6 +253,8 @@ def _function(given: Any, label: str | None) -> Any:
             return _rounds(name, table, refuse)
         if isinstance(given, Mapping) and name == Product.name:
             return _columns(table, refuse)
+        if isinstance(given, Mapping) and name == ByRespondent.name:
+            return _by_share(table, label, refuse)
     except ArgumentError as error:
         raise refuse(str(error)) from error
     if isinstance(given, str):
@@ -207,7 +268,7 @@ def _function(given: Any, label: str | None) -> Any:
     if name not in DESIGNS:
         raise refuse(
             "a table holds a survey design, a longitudinal protocol or a product of columns, mechanism = one of "
-            f"{', '.join([*DESIGNS, *PROTOCOLS, Product.name])}, and its parameters; "
+            f"{', '.join([*DESIGNS, ByRespondent.name, *PROTOCOLS, Product.name])}, and its parameters; "
             f"got mechanism = {given.get('mechanism')!r}"
         )
     return OneDesign(name, table)
@@ -232,14 +293,32 @@ def _columns(table: Mapping[str, Any], refuse: Callable[[str], StudyError]) -> C
     if odd or not isinstance(sizes, list | tuple) or len(sizes) < 2:
         wrong = f"has no {odd[0]}" if odd else "needs columns, the numbers of categories of two columns or more"
         raise refuse(f"{Product.name} {wrong}; its keys are columns, and split, the weights of the columns in epsilon")
-    split = table.get("split", [1] * len(sizes))
-    numbers = isinstance(split, list | tuple) and all(
-        isinstance(weight, int | float) and 0 < weight < math.inf for weight in split
-    )
-    if not numbers or len(split) != len(sizes):
-        raise refuse(f"split must be {len(sizes)} positive numbers, one for each column, got {split}")
+    split = _weights(table, "split", len(sizes), "column", refuse)
     columns = tuple(as_integer(size, "columns", 2) for size in sizes)
     return ColumnsApart(Product.name, {"columns": columns, "split": tuple(map(float, split))})
+
+
+def _by_share(table: Mapping[str, Any], label: str | None, refuse: Callable[[str], StudyError]) -> DesignsByShare:
+    odd, given = sorted(set(table) - {"designs", "shares"}), table.get("designs")
+    designs = [_function(each, label) for each in given] if isinstance(given, list | tuple) else []
+    designs = [OneDesign(each.name, {}, each) if isinstance(each, RandomizedResponse) else each for each in designs]
+    if odd or not designs or not all(type(each) is OneDesign for each in designs):
+        wrong = f"has no {odd[0]}" if odd else "needs designs, a list of survey designs"
+        raise refuse(
+            f"{ByRespondent.name} {wrong}; its keys are designs, and shares, their weights or numbers of users"
+        )
+    shares = _weights(table, "shares", len(designs), "design", refuse)
+    return DesignsByShare(ByRespondent.name, {"designs": tuple(designs), "shares": shares})
+
+
+def _weights(table: Mapping[str, Any], name: str, number: int, of: str, refuse: Callable[[str], StudyError]) -> Any:
+    found = table.get(name, [1] * number)
+    numbers = isinstance(found, list | tuple) and all(
+        isinstance(weight, int | float) and 0 < weight < math.inf for weight in found
+    )
+    if not numbers or len(found) != number:
+        raise refuse(f"{name} must be {number} positive numbers, one for each {of}, got {found}")
+    return found
 
 
 def check_sizes(mechanisms: Mapping[str, Any], num_categories: Iterable[int]) -> None:
@@ -279,15 +358,18 @@ def check_rounds(
 
 def check_estimators(mechanisms: Mapping[str, Any] | None, estimators: Mapping[str, Callable[..., Any]]) -> None:
     """Refuses estimators that a mechanism of the study has not."""
-    number = sum(isinstance(factory, ColumnsApart) for factory in (mechanisms or {}).values())
+    factories = [*(mechanisms or {}).values()]
+    number, columns = (
+        sum(isinstance(each, kinds) for each in factories) for kinds in ((ColumnsApart, DesignsByShare), ColumnsApart)
+    )
     if mechanisms is not None and number < len(mechanisms):
         check_tallies_suffice(estimators)
     for label, function in estimators.items():
         wrong, entry = "", entry_of(function)
         if number and entry is not None and entry.of_columns is None:
             able = ", ".join(each.name for each in ENTRIES if each.of_columns is not None)
-            wrong = f"is not for columns that are randomized apart; there are {able}"
-        if entry is not None and entry.needs == "columns" and number < len(mechanisms or [None]):
+            wrong = f"is not for columns that are randomized apart, or designs by respondent; there are {able}"
+        if entry is not None and entry.needs == "columns" and columns < len(mechanisms or [None]):
             wrong = "is for columns that are randomized apart: mechanism = {mechanism = 'product', columns = […]}"
         if wrong:
             raise refusal("estimators", f"estimator {label!r} {wrong}", label)
@@ -299,8 +381,8 @@ def _with_parameters(mechanisms: Mapping[str, Any]) -> dict[str, FromParameters]
 
 def of_seeds(collected: Any, mechanism: Any) -> tuple[Any, Any]:
     """Collections of many seeds with what all of them share, and the axes of seeds in them."""
-    if isinstance(mechanism, Apart):
-        return JointCounts(collected.counts, mechanism.product), JointCounts(0, None)  # pyright: ignore[reportArgumentType]
+    if isinstance(mechanism, Apart | ByShares):
+        return JointCounts(collected.counts, mechanism.mechanism), JointCounts(0, None)  # pyright: ignore[reportArgumentType]
     return Tally(collected.support, collected.num_users, rates=mechanism.rates), Tally(0, 0, rates=None)
 
 

@@ -23,7 +23,7 @@ from rrjax.data.arguments import Estimand, float_dtype
 from rrjax.data.errors import StudyError
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import ENTRIES, METRICS
-from rrjax.mechanisms import MECHANISMS, Design, MechanismFactory
+from rrjax.mechanisms import MECHANISMS, ByRespondent, Design, MechanismFactory
 from rrjax.mechanisms.table import full_name
 from rrjax.study.arguments import (
     Configuration,
@@ -66,7 +66,7 @@ _RUN_KEYS = ("seed", "quantiles", "keep_seeds", "batch_size")
 Estimator: TypeAlias = Callable[..., Any]
 Metric: TypeAlias = Callable[[Any, Any], Any]
 Distribution: TypeAlias = ArrayLike | Callable[[int], ArrayLike]
-MechanismOption: TypeAlias = str | MechanismFactory | Design | Mapping[str, Any]
+MechanismOption: TypeAlias = str | MechanismFactory | Design | ByRespondent | Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, init=False)
@@ -80,15 +80,18 @@ class Study:
         mechanism: None is randomized response, collected as counts. Or names of `rrjax.mechanisms.MECHANISMS` (or those
             of the papers, such as "oue"), functions of K and ε that return a `Mechanism`, such as
             `functools.partial(SubsetSelection, subset_size=5)`, or a mapping of labels to either; survey designs, or
-            tables of their parameters, such as {"mechanism": "warner", "truth_probability": 0.7}; tables of
-            longitudinal protocols, such as {"mechanism": "longitudinal-randomized-response", "first_epsilon": 1.0,
-            "rounds": 7}, which collect `rounds` reports of each user, as their method `collect`, and have the study's ε
-            as ε∞; tables of columns that are randomized apart by randomized response, such as {"mechanism": "product",
-            "columns": [4, 3]}, which split the study's ε equally, or by the weights in "split". K is then the number of
-            cells, the first column slowest; estimators are inv, inv_n, inv_p, base_pos, ibu, mle, joint_bayes, and
-            functions `f(counts, None)` of `JointCounts`. Other mechanisms collect tallies. All collect from the same
-            users, and are the values of the dimension `mechanism` of the result. ε is traced: a parameter that needs a
-            known ε (`field_order`) must be given if the study has several ε.
+            tables of their parameters, such as {"mechanism": "warner", "truth_probability": 0.7}; a `ByRespondent`, or
+            a table such as {"mechanism": "by-respondent", "designs": [{"mechanism": "direct"}, {"mechanism":
+            "crosswise", "innocuous": 0.2}], "shares": [96, 310]}, by whose shares the N users are divided, at random,
+            among the designs, with estimators as of columns below; tables of longitudinal protocols, such as
+            {"mechanism": "longitudinal-randomized-response", "first_epsilon": 1.0, "rounds": 7}, which collect `rounds`
+            reports of each user, as their method `collect`, and have the study's ε as ε∞; tables of columns that are
+            randomized apart by randomized response, such as {"mechanism": "product", "columns": [4, 3]}, which split
+            the study's ε equally, or by the weights in "split". K is then the number of cells, the first column
+            slowest; estimators are inv, inv_n, inv_p, base_pos, ibu, mle, joint_bayes, and functions `f(counts, None)`
+            of `JointCounts`. Other mechanisms collect tallies. All collect from the same users, and are the values of
+            the dimension `mechanism` of the result. ε is traced: a parameter that needs a known ε (`field_order`) must
+            be given if the study has several ε.
         num_categories: K, one or several. May be omitted if `distributions` or `users` are arrays.
         num_users: N, one or several; omitted if `users` are given.
         epsilon: ε in nats, one or several; survey designs have their own. If all mechanisms are designs it may be

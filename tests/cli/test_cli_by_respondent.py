@@ -149,6 +149,133 @@ def test_supports_of_two_categories_are_two_tests():
     np.testing.assert_allclose(answer.columns["p_value"], np.minimum(4 * stats.norm.sf(z), 1), rtol=1e-9)
 
 
+@pytest.fixture
+def samples(invoke):
+    """Two surveys of 15 and 20 schools in two regions, of which half of the pupils were asked directly."""
+    for name, number in (("one", 600), ("other", 800)):
+        random, school = np.random.default_rng(number), np.arange(number) // 40
+        north = school < number // 80
+        columns = {
+            "answer": random.integers(0, 2, number), "design": random.choice(["direct", "crosswise"], number),
+            "weight": random.uniform(1, 3, number).round(3), "region": np.where(north, "north", "south"),
+            "school": school, "schools": np.where(north, 30, 50), "sex": random.choice(["f", "m"], number),
+        }  # fmt: skip
+        rrjax.io.write_table(f"{name}.csv", {name: each.astype(object) for name, each in columns.items()})
+    return invoke
+
+
+DESIGN = {"weights": "weight", "strata": "region", "clusters": "school", "population_size": "schools"}
+FLAGS = [text for name, column in DESIGN.items() for text in (f"--{name.replace('_', '-')}", column)]
+
+
+def sampled(name):
+    """The columns of a survey, as arguments of `survey_estimate`."""
+    frame = np.genfromtxt(f"{name}.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    return frame, {argument: frame[column] for argument, column in DESIGN.items()}
+
+
+def test_groups_of_one_survey_share_its_clusters(samples):
+    """By levels of a column, and by design, against the difference of two domains and Student's t."""
+    one = {"column": "answer", "domain": "0:1", "mechanism": Crosswise(0.25, yes_category=1)}
+    frame, given = sampled("one")
+    mixed = ByRespondent([Direct(2), one["mechanism"]], (frame["design"] == "crosswise").astype(int))
+    flags = (*COLUMNS, "--mechanism", "crosswise", "--parameter", "innocuous=1/4")
+    of_design = {**one, "mechanism": "@design", "parameters": {"innocuous": 0.25}}
+    by_design = (*COLUMNS, "--mechanism", "@design", "--parameter", "innocuous=1/4")
+    for options, line, by, mechanism, domain in (
+        (one, flags, {"by": "sex"}, one["mechanism"], frame["sex"] == "f"),
+        (of_design, by_design, {}, mixed, frame["design"] == "crosswise"),
+    ):
+        reports = rrjax.read("one.csv", **options)
+        answer = difference_of(reports, **by, **DESIGN)
+        sign = {"f": 1, "crosswise": 1}.get(answer.names[0], -1)
+        with rrjax_in_float64():
+            wanted, *sides = (
+                rrjax.inference.survey_estimate(
+                    frame["answer"], mechanism, values=[0, 1], method="normal", **each, **given
+                )
+                for each in ({"domain": domain, "less": ~domain}, {"domain": domain}, {"domain": ~domain})
+            )
+        assert answer.columns["difference"][1] == pytest.approx(sign * float(wanted.value))
+        assert answer.columns["standard_error"][1] == pytest.approx(float(wanted.standard_error))
+        assert abs(answer.columns["standard_error"][1] - np.hypot(*(each.standard_error for each in sides))) > 1e-4
+        limits = [answer.columns[name][1] for name in ("lower", "upper")]
+        assert sorted(sign * each for each in limits) == pytest.approx([float(wanted.lower), float(wanted.upper)])
+        p_value = 2 * stats.t.sf(abs(float(wanted.value / wanted.standard_error)), 13)
+        assert answer.columns["p_value"][1] == pytest.approx(p_value)
+        assert answer.facts["degrees"] == 13
+        assert {answer.facts["first"]["num_reports"], answer.facts["second"]["num_reports"]} == {
+            domain.sum(),
+            (~domain).sum(),
+        }
+        extra = [text for name in by for text in ("--by", by[name])]
+        check_outlets(answer, samples, "test", "difference", "one.csv", *line, *extra, *FLAGS)
+
+
+def test_two_surveys_are_independent_and_have_the_degrees_of_welch(samples):
+    design = Crosswise(0.25, yes_category=1)
+    read = {"column": "answer", "domain": "0:1", "mechanism": design}
+    answer = difference_of(*(rrjax.read(f"{name}.csv", **read) for name in ("one", "other")), **DESIGN)
+    sides = []
+    for name in ("one", "other"):
+        frame, given = sampled(name)
+        with rrjax_in_float64():
+            each = rrjax.inference.survey_estimate(frame["answer"], design, values=[0, 1], method="normal", **given)
+        sides.append(np.asarray(each))
+    value, error, *_, degrees = np.transpose(sides)
+    columns = {name: each[1] for name, each in answer.columns.items()}
+    assert [columns["first"], columns["second"]] == pytest.approx(value)
+    assert columns["standard_error"] == pytest.approx(np.hypot(*error))
+    welch = (error**2).sum() ** 2 / (error**4 / degrees).sum()
+    assert welch < degrees.sum() == 31
+    assert columns["p_value"] == pytest.approx(2 * stats.t.sf(abs(value[0] - value[1]) / np.hypot(*error), welch))
+    line = (*COLUMNS, "--mechanism", "crosswise", "--parameter", "innocuous=1/4", *FLAGS)
+    check_outlets(answer, samples, "test", "difference", "one.csv", "other.csv", *line)
+
+
+def test_equal_weights_are_none_and_answers_that_are_all_alike_have_no_error(samples):
+    read = {"column": "answer", "domain": "0:1", "mechanism": Direct(2)}
+    Path("alike.csv").write_text("answer,w,sex\n" + "1,2,f\n" * 300 + "1,2,m\n0,2,m\n" * 100)
+    Path("same.csv").write_text("answer,w,sex\n" + "1,2,f\n1,2,m\n" * 10)
+    reports = rrjax.read("alike.csv", **read)
+    plain = difference_of(reports, by="sex").columns
+    for name, each in difference_of(reports, by="sex", weights="w").columns.items():
+        np.testing.assert_array_equal(each, plain[name])
+    assert plain["standard_error"] == pytest.approx(np.sqrt(0.25 / 199), rel=1e-6)
+    same = difference_of(rrjax.read("same.csv", **read), by="sex")
+    assert np.isnan(same.columns["p_value"]).all()
+    assert same.facts["p_value"] == 1
+    assert "< 1e-99" not in repr(same)
+    # The noise of the design is an error that they have.
+    hidden = difference_of(rrjax.read("same.csv", **read | {"mechanism": Crosswise(0.25)}), by="sex").columns
+    assert hidden["standard_error"] == pytest.approx(np.sqrt(2 * 0.25 * 0.75 / 0.5**2 / 10), rel=1e-6)
+
+
+def test_what_does_not_go_with_the_difference_of_samples(samples):
+    one, other = (
+        rrjax.read(f"{name}.csv", column="answer", domain="0:1", mechanism=Direct(2)) for name in ("one", "other")
+    )
+    groups = rrjax.reports.Groups({1: one, 2: other})
+    counted = rrjax.Reports.of_counts([2, 3], Direct(2))
+    for argument, sides, given in (
+        ("by", (one, other), {"by": "sex"}),
+        ("by", (one,), {"by": "school"}),
+        ("by", (groups,), {"by": "sex"}),
+        ("clusters", (groups, one), {"clusters": "school"}),
+        ("data", (one, counted), {"clusters": "school"}),
+        ("second", (one,), {"clusters": "school"}),
+        ("strata", (one, other), {"strata": "answer"}),
+    ):
+        with refused(argument):
+            difference_of(*sides, **given)
+    line = ("test", "difference", "one.csv", *COLUMNS, "--mechanism", "direct")
+    assert samples(*line, "other.csv", "--by", "sex")[0] == 2
+    assert samples.error.flag == "REPORTS"
+    assert samples(*line, "--clusters", "school")[0] == 2
+    assert samples.error.flag == "REPORTS"
+    samples.refuses("--by", *line, "--by", "school")
+
+
 @pytest.mark.long  # 300 surveys
 def test_the_difference_keeps_its_level():
     random, designs = np.random.default_rng(2), (Direct(2), Crosswise(0.2))

@@ -1,15 +1,19 @@
 """Files of google/rappor: counts, parameters and candidates are decoded, with error bars."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from outlets import check_outlets
 from refusals import refused
-from scipy import optimize
+from scipy import optimize, stats
 
 from rrjax.data.errors import DataError
 from rrjax.io import read_rappor
 from rrjax.mechanisms.longitudinal import Rappor, bloom_filters
+from rrjax.reports.rappor import rappor_reports
 
 pytestmark = pytest.mark.once
 COHORTS, BITS, HASHES, CANDIDATES = 8, 128, 2, 300
@@ -63,6 +67,42 @@ def test_files_are_decoded_as_by_non_negative_least_squares(tmp_path, population
     assert np.abs(shares - best).sum() < 1e-4
     with refused("theta"):
         found.rappor.standard_errors((found.users, found.counts), shares[:-1])
+
+
+@pytest.mark.long  # programs of the command line
+def test_the_command_line_decodes_files(invoke):
+    filters = bloom_filters([f"word-{number}" for number in range(6)], 16, HASHES, 4)
+    random, theta = np.random.default_rng(2), np.array([0.4, 0.3, 0.2, 0.1, 0, 0])
+    users, counts = np.full(4, 5000), np.zeros((4, 16), int)
+    for cohort in range(4):
+        held = random.multinomial(5000, theta)
+        for word in np.flatnonzero(held):
+            counts[cohort] += random.binomial(held[word], np.where(filters[cohort, word], 0.75, 0.25))
+    files = [str(each) for each in write(Path(), filters, users, counts)]
+    answer = rappor_reports(*files).statements(level=0.9, top=6)
+    found = read_rappor(*files)
+    with jax.enable_x64(True):
+        shares = np.asarray(found.rappor.regression((found.users, found.counts), num_steps=20_000).theta)
+        errors = np.asarray(found.rappor.standard_errors((found.users, found.counts), shares))
+    columns, order = answer.columns, np.argsort(-shares, kind="stable")
+    assert columns["statement"].tolist() == [f"word-{place}" for place in order]
+    np.testing.assert_allclose(columns["value"], shares[order], rtol=1e-9)
+    np.testing.assert_allclose(columns["standard_error"], errors[order], rtol=1e-9)
+    zero = columns["value"] == 0
+    assert 0 < zero.sum() < 4
+    assert (columns["upper"][zero] == 1).all()
+    half = stats.norm.ppf(0.95) * columns["standard_error"]
+    np.testing.assert_allclose((columns["upper"] - columns["value"])[~zero], half[~zero], rtol=1e-9)
+    more = ("--params", files[1], "--map", files[2])
+    check_outlets(answer, invoke, "estimate", files[0], *more, "--level", "0.9", "--top", "6")
+    assert invoke("estimate", files[0], *more, "--plot", "r.png", "--explain")[0] == 0
+    invoke.refuses("--map", "estimate", *files[:1], *more[:2])
+    invoke.refuses("--params", "estimate", *files[:1], *more[2:])
+    for flags in (("--fdr", "0.1"), ("--epsilon", "1"), ("--column", "x"), ("--mean",), ("--mechanism", "direct")):
+        invoke.refuses(flags[0], "estimate", files[0], *more, *flags)
+    assert invoke("estimate", *files[:2], *more)[0] == 2
+    Path("counts.csv").write_text("0" + ",0" * 16 + "\n" + ("0" + ",0" * 16 + "\n") * 3)
+    assert invoke("estimate", files[0], *more)[0] == 3
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from refusals import refused
 
 import rrjax
 from rrjax.data.errors import StudyError
-from rrjax.mechanisms import ForcedResponse, Product, Warner
+from rrjax.mechanisms import ByRespondent, Crosswise, Direct, ForcedResponse, NegativeQuestion, Product, Warner
 from rrjax.study import JointCounts, Study, read_study
 
 DICE = {"mechanism": "forced-response", "truth": "2/3", "forced": ["1/2", "1/2"]}
@@ -57,6 +57,62 @@ def test_a_design_in_a_file(tmp_path):
         of_designs(estimators=["inv_p"], num_users=100, num_seeds=5, mechanism={"dice": DICE}).run().mse
     )
     assert found.describe() != of_designs(mechanism={"dice": DICE | {"truth": 0.5}}).describe()
+
+
+HALVES = {
+    "mechanism": "by-respondent",
+    "designs": [{"mechanism": "direct"}, {"mechanism": "crosswise", "innocuous": 0.25}],
+    "shares": [96, 310],
+}
+
+
+@pytest.mark.long  # a program for each design
+def test_designs_by_respondent_have_fixed_numbers_of_users(tmp_path):
+    mixed = ByRespondent([Direct(2), Crosswise(0.25)], np.repeat([0, 1], [96, 310]))
+    given = {"num_users": 406, "estimand": "distribution", "epsilon": 1.0}
+    study = of_designs(mechanism={"object": mixed, "table": HALVES, "warner": Warner(0.25)}, **given)
+    result = study.run(seed=3, keep_seeds=True)
+    assert result.mse_seeds.sel(mechanism="warner").notnull().all()
+    # By the law of two independent groups, at the weights of `surveys.groups.inv`: shares 0.2, both of one error.
+    numbers, d, q = np.array([96, 310]), np.array([1, 0.5]), np.array([0, 0.25])
+    weights = numbers / (0.25 / d**2)
+    named = q + d * 0.2
+    variance = ((weights / weights.sum()) ** 2 * named * (1 - named) / d**2 / numbers).sum()
+    for label in ("object", "table"):
+        cell = result.sel(mechanism=label, estimator="inv")
+        assert abs(cell.mse.item() - 2 * variance) < 4 * cell.mse_se.item()
+        point = next(each for each in study.configurations() if each.mechanism == label)
+        _, counts = study.collection(point, 7, seed=3)
+        assert isinstance(counts, JointCounts)
+        assert counts.counts.sum(axis=1).tolist() == [96, 310]
+        error = float(rrjax.metrics.squared_error(mixed.inv(counts.counts), np.array([0.2, 0.8])))
+        assert cell.mse_seeds.squeeze().values[7] == pytest.approx(error, rel=1e-3)
+    file = tmp_path / "study.toml"
+    file.write_text(
+        'estimators = ["inv", "inv_p"]\nnum_users = 406\nnum_seeds = 400\nestimand = "distribution"\nepsilon = 1\n'
+        '[distributions]\na = [0.2, 0.8]\n[mechanism.table]\nmechanism = "by-respondent"\nshares = [96, 310]\n'
+        'designs = [{mechanism = "direct"}, {mechanism = "crosswise", innocuous = 0.25}]\n'
+    )
+    found, _ = read_study(file)
+    assert found.run(seed=3).mse.equals(result.mse.sel(mechanism=["table"]))
+    assert of_designs(mechanism={"halves": HALVES}).epsilon == (np.inf,)
+
+
+@pytest.mark.long
+@pytest.mark.full  # a program for the maximum
+def test_the_maximum_of_designs_by_respondent_is_that_of_all_their_answers():
+    designs = [NegativeQuestion(3), ForcedResponse(0.5, [0.2, 0.3, 0.5]), rrjax.RandomizedResponse(3, 1.0)]
+    mixed = ByRespondent(designs, np.repeat([0, 1, 2], [150, 250, 100]))
+    study = of_designs(estimators=["mle"], mechanism={"a": mixed}, distributions={"a": [0.2, 0.3, 0.5]}, num_seeds=5)
+    result = study.run(keep_seeds=True)
+    for number in range(2):
+        truth, counts = study.collection(study.configurations()[0], number)
+        theta = rrjax.surveys.groups.mle([
+            design.mixture_of_counts(row) for design, row in zip(mixed.designs, counts.counts, strict=True)
+        ]).theta  # fmt: skip
+        assert counts.counts.sum(axis=1).tolist() == [150, 250, 100]
+        error = float(rrjax.metrics.squared_error(theta, truth))
+        assert result.mse_seeds.squeeze().values[number] == pytest.approx(error, rel=0.05)
 
 
 def error_of_rounds(rounds):
@@ -188,6 +244,16 @@ def test_beside_other_mechanisms_in_a_file(tmp_path):
         (of_rounds, {"mechanism": {"l": LRR}, "epsilon": [0.5, 2.0]}, "mechanism"),
         (of_rounds, {"mechanism": {"l": LRR | {"first_epsilon": "high"}}}, "mechanism"),
         (of_rounds, {"mechanism": {"l": LRR | {"rounds": 10_000_000}}}, "num_users"),
+        (of_designs, {"mechanism": {"h": HALVES | {"shares": [96]}}}, "mechanism"),
+        (of_designs, {"mechanism": {"h": HALVES | {"shares": [96, 0]}}}, "mechanism"),
+        (of_designs, {"mechanism": {"h": HALVES | {"designs": "direct"}}}, "mechanism"),
+        (of_designs, {"mechanism": {"h": HALVES | {"designs": [{"mechanism": "oue"}, DICE]}}}, "mechanism"),
+        (of_designs, {"mechanism": {"h": HALVES | {"designs": [APART, DICE]}}}, "mechanism"),
+        (of_designs, {"mechanism": {"h": HALVES | {"which": [0, 1]}}}, "mechanism"),
+        (of_designs, {"mechanism": ByRespondent([Direct(2), Warner(0.7)])}, "mechanism"),
+        (of_designs, {"mechanism": {"h": HALVES}, "distributions": {"a": [0.2, 0.3, 0.5]}}, "mechanism"),
+        (of_designs, {"mechanism": {"h": HALVES}, "estimators": "empirical_bayes"}, "estimators"),
+        (of_designs, {"mechanism": {"h": HALVES}, "estimators": "joint_bayes"}, "estimators"),
         (of_columns, {"mechanism": {"p": {"mechanism": "product"}}}, "mechanism"),
         (of_columns, {"mechanism": {"p": APART | {"columns": [6]}}}, "mechanism"),
         (of_columns, {"mechanism": {"p": APART | {"columns": [2, 3.5]}}}, "mechanism"),

@@ -120,6 +120,12 @@ class ByRespondent(Mechanism):
             raise ArgumentError.about("counts", "must have an answer")
         return groups.mixture(parts)
 
+    def inv(self, counts: ArrayLike) -> Float[Array, " K"]:
+        """The unbiased estimate from counted answers, `[G, K]`, which may be negative: see `surveys.groups.inv`."""
+        self._check_shape(counts, "counts")
+        rows = zip(self.designs, jnp.asarray(counts), strict=True)
+        return groups.inv([each.tally_of_counts(row) for each, row in rows])
+
     def debias(self, reports: ArrayLike) -> Float[Array, "N K"]:
         """Unbiased vectors from single answers, each by its respondent's design; NaN under tracing for no answer."""
         reports, size = self._of_respondents(reports, "reports"), self.num_categories
