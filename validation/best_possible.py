@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -36,18 +37,18 @@ def bound(size: int, users: int, epsilon: float, difference: float) -> float:
     """The least expected squared error of the shares, over the coins."""
     e1 = math.expm1(epsilon)
     law = (1 + e1 / size * (1 + difference * np.array([1, -1]))) / (e1 + size)  # of a report naming either of a pair
-    of_pair = stats.binom(users, law.sum())
-    ends = np.clip(of_pair.mean() + 8 * of_pair.std() * np.array([-1, 1]), 0, users).round()
-    sums = np.unique(np.linspace(*ends, 65).round()).astype(int)
+    total = float(law.sum())
+    middle, width = users * total, 8 * math.sqrt(users * total * (1 - total))
+    sums = np.unique(np.linspace(max(0, middle - width), min(users, middle + width), 65).round()).astype(int)
     odds = math.log(law[0] / law[1]) if law[1] > 0 else math.inf
     unknown = []
     for number in sums:
-        middle, width = number * law[0] / law.sum(), 8 * math.sqrt(number) / 2 + 8
+        middle, width = number * law[0] / total, 4 * math.sqrt(number) + 8
         counts = np.arange(max(0, int(middle - width)), min(number, int(middle + width)) + 1)
-        weight = stats.binom.pmf(counts, number, law[0] / law.sum())
+        weight = stats.binom.pmf(counts, number, law[0] / total)
         # The mean of the coin, −1 or 1, is the hyperbolic tangent of half its log odds.
         unknown.append(np.sum(weight * (1 - np.tanh((2 * counts - number) * odds / 2) ** 2)))
-    weights = of_pair.pmf(sums)
+    weights = stats.binom.pmf(sums, users, total)
     return size * (difference / size) ** 2 * float(np.average(unknown, weights=weights))
 
 
@@ -66,7 +67,7 @@ def errors(keys: jax.Array, shares: jax.Array, num_users: jax.Array, epsilon: ja
     return jax.lax.map(one, keys)
 
 
-def measure(settings: list[tuple[int, int, float]], num_seeds: int) -> list[dict[str, Any]]:
+def measure(settings: Sequence[tuple[int, int, float]], num_seeds: int) -> list[dict[str, Any]]:
     rows = []
     for size, users, epsilon in settings:
         progress(f"K = {size:,}, N = {users:,}, ε = {epsilon:g}")
