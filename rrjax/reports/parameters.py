@@ -12,7 +12,7 @@ import numpy as np
 from rrjax.data.errors import option, refusal
 from rrjax.data.number_text import plain
 from rrjax.io.domain import Domain
-from rrjax.io.labels import listed_in
+from rrjax.io.labels import label_text, listed_in
 from rrjax.reports import form
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
     """The category number of yes among two answers: of the given label, or of the one that means yes."""
     labels = [form.printable(each) for each in domain.labels()]
     if label is not None:
-        if label not in labels:
+        if (label := label_text(label)) not in labels:
             problem = f"{_yes(label)}: the answers are {' and '.join(map(repr, labels))}"
             raise refusal("parameters", problem, flag="--parameter", value=f"yes={label}")
         return labels.index(label)
