@@ -102,7 +102,7 @@ def in_order(name: str, given: str | Mapping[str, Any], domain: Domain | None) -
     They come in this order, such as "1/6,5/6", or with their answers, such as "no:5/6,yes:1/6" or a mapping. Labels
     that mean yes and no stand for those of the domain; without a domain the order is that of the text, but yes first.
     """
-    text = given if isinstance(given, str) else ",".join(f'"{label}":{number}' for label, number in given.items())
+    text = given if isinstance(given, str) else ",".join(f'"{label_text(key)}":{given[key]}' for key in given)
     parts = [part.rpartition(":") for part in listed_in("--parameter", text)]
     if not any(colon for _, colon, _ in parts):
         _check_order(name, text, domain)

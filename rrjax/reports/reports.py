@@ -91,8 +91,8 @@ class Reports(ColumnQuestions):
         """The reports of a table of counts.
 
         Args:
-            counts: `[K]`, whole numbers: how many reports name each category. A mapping, or a series of pandas such as
-                those of `value_counts`, is taken by its labels.
+            counts: `[K]`, whole numbers: how many reports name each category. A mapping, a series of pandas such as
+                those of `value_counts`, or an array of xarray is taken by its labels.
             epsilon_or_mechanism: ε of randomized response, nats; or randomized response itself, or a survey design.
             domain: The labels of the K categories; None is 0 … K − 1.
             probability: In place of ε, the probability that a report is the true category, in (1/K, 1).

@@ -172,5 +172,7 @@ def test_labels_in_arguments_are_texts_or_values():
     numbers = rrjax.read(flags, column="n", epsilon=2.0, domain="1:2")
     assert numbers.group({"x": [1.0]}).columns["value"] == numbers.group("x=1").columns["value"]
     assert numbers.regress("x", reference=2).reference == "2"
+    forced = {"mechanism": "forced-response", "parameters": {"truth": 0.4, "forced": {2.0: 0.1, 1.0: 0.5}}}
+    np.testing.assert_allclose(rrjax.read(flags, column="n", domain="1:2", **forced).rates.always, [0.5, 0.1])
     kuk = {"mechanism": "kuk", "parameters": {"have": 0.8, "lack": 0.2, "yes": 2}}
     assert rrjax.read(flags, column="n", domain="1:2", **kuk).yes == 1
