@@ -130,11 +130,9 @@ def by_label(numbers: Any, domain: Domain | None = None) -> dict[str, Any] | Non
     if isinstance(numbers, Mapping):
         pairs = numbers.items()
     else:
-        labels = _labels_of_series(numbers)
+        labels, listed = _labels_of_series(numbers), None if domain is None else domain.listed
         numbering = (getattr(labels, "start", None), getattr(labels, "step", None)) == (0, 1)
-        if numbering and {*map(str, labels)} != {*((domain and domain.listed) or ())}:
-            labels = None
-        if labels is None:
+        if labels is None or (numbering and (listed is None or {*map(str, labels)} != {*listed})):
             return None
         pairs = zip(labels, numbers.to_numpy().tolist(), strict=True)
     found: dict[str, Any] = {}
