@@ -278,6 +278,10 @@ def declare_spelling(connection: Connection) -> None:
     connection.create_function("spelled", _spelled, ["VARCHAR"], "VARCHAR")  # pyright: ignore[reportArgumentType]
 
 
+_WHOLE = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
+"""Pattern of a whole number with decimals that are zero."""
+
+
 def _spelled(name: str) -> str:
     """A text in one of its Unicode forms (NFKC), without invisible characters, and without blanks around it."""
     # Characters that are not printable are blanks other than " ", controls and what is invisible.
@@ -285,6 +289,14 @@ def _spelled(name: str) -> str:
         return name.strip()
     visible = "".join(each for each in name if unicodedata.category(each) != "Cf")
     return unicodedata.normalize("NFKC", visible).strip()
+
+
+def spelling(label: str) -> str:
+    """What labels that look the same have in common: a form of Unicode, without blanks; and 1.0 is 1.
+
+    pandas writes whole numbers as 1.0 where one of them is missing, which may be so in one of several files.
+    """
+    return re.sub(_WHOLE, r"\1", _spelled(label))
 
 
 def user_name(kind: Kind, value: str = "value") -> str:
@@ -297,7 +309,7 @@ def user_name(kind: Kind, value: str = "value") -> str:
     name = text(kind, value)
     if kind == "text":  # of ASCII texts without blanks around them the spelling is known, without a call of Python
         name = f"CASE WHEN regexp_full_match({name}, '[!-~]([ -~]*[!-~])?') THEN {name} ELSE spelled({name}) END"
-    name = rf"nullif(regexp_replace({name}, '^(-?(?:0|[1-9][0-9]*))\.0*$', '\1'), '')"
+    name = rf"nullif(regexp_replace({name}, {literal(_WHOLE)}, '\1'), '')"
     return f"CASE WHEN {exact}NOT {is_missing(kind, (), value)} THEN {name} END"
 
 

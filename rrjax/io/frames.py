@@ -11,12 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from rrjax.data.errors import DataError, check_installed, number, option
+from rrjax.data.number_text import NUMBER
 from rrjax.io.database import PADDED, integer_of, number_of
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain, label_of
@@ -519,8 +521,8 @@ def _refuse_outside(outside: dict[str | int, int], domain: Domain, column: str) 
 
 
 def domain_of(labels: Counter[str | int], column: str) -> Domain:
-    """The different labels as a domain, in numeric order if all are integers."""
-    numeric = all(isinstance(label, int) or re.fullmatch("-?[0-9]{1,18}", label) for label in labels)
+    """The different labels as a domain, in numeric order if all are numbers."""
+    numeric = all(isinstance(label, int) or re.fullmatch(NUMBER, label) for label in labels)
     found = {str(label): None for label in labels}
     if len(found) < 2:
         raise column_error(
@@ -528,4 +530,4 @@ def domain_of(labels: Counter[str | int], column: str) -> Domain:
             f": every report is {next(iter(found))!r}, which does not tell the domain. Give all answers that were "
             "possible (domain=): a range such as 0:99 or a file of labels.",
         )
-    return Domain.of(sorted(found, key=lambda label: (int(label), label)) if numeric else sorted(found))
+    return Domain.of(sorted(found, key=lambda label: (Decimal(label), label)) if numeric else sorted(found))

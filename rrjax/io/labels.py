@@ -10,8 +10,6 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from rrjax.data.errors import DataError, option, refusal, reworded
 from rrjax.io.database import LARGEST_EXACT_FLOAT, as_written, connect, explaining, opened
 from rrjax.io.database import text as text_of
@@ -86,6 +84,8 @@ def as_domain(domain: Labels | None) -> Domain | None:
         return read_domain(domain)
     if isinstance(domain, set | frozenset):
         raise DataError("A domain is a list of labels in their order, and a set has none: give a list.")
+    if hasattr(domain, "columns"):
+        raise DataError("A domain is a list of labels, and this is a data frame: give its column of labels.")
     try:
         labels = [label_of(label) for label in getattr(domain, "categories", domain)]
     except TypeError as error:
@@ -102,8 +102,8 @@ def label_of(value: Any) -> str | int:
     """A value as an integer or the text of a label; whole numbers lose `.0`, missing values become ''."""
     if hasattr(value, "as_py"):
         value = value.as_py()  # a scalar of PyArrow
-    elif isinstance(value, np.generic):
-        value = value.item()
+    elif getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()  # a scalar of NumPy, JAX or xarray
     if isinstance(value, str):
         return value.strip(BLANKS)
     if value is None or value != value:
@@ -117,25 +117,42 @@ def label_of(value: Any) -> str | int:
     return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
 
 
-def by_label(numbers: Any) -> dict[str, Any] | None:
-    """The numbers of a mapping, or of a series of pandas with labels, by the text of each label; None for others.
+def label_text(value: Any) -> str:
+    """The text of a label that an argument names: 1.0 is "1", True is "true"; others as they are written."""
+    return str(label_of(value) if isinstance(value, str) or hasattr(value, "__float__") else value)
 
-    A series has labels unless its index is the numbering from zero, which pandas gives to one without.
+
+def by_label(numbers: Any, domain: Domain | None = None) -> dict[str, Any] | None:
+    """The numbers of a mapping, or of a series of pandas or xarray with labels, by their texts; None for others.
+
+    The numbering from zero is what pandas gives to a series without labels; it is one if it is the domain's labels.
     """
     if isinstance(numbers, Mapping):
         pairs = numbers.items()
     else:
-        index: Any = getattr(numbers, "index", None)
-        if not hasattr(index, "is_unique") or (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1):
+        labels, listed = _labels_of_series(numbers), None if domain is None else domain.listed
+        numbering = (getattr(labels, "start", None), getattr(labels, "step", None)) == (0, 1)
+        if labels is None or (numbering and (listed is None or {*map(str, labels)} != {*listed})):
             return None
-        pairs = zip(index, numbers.tolist(), strict=True)
+        pairs = zip(labels, numbers.to_numpy().tolist(), strict=True)
     found: dict[str, Any] = {}
     for label, number in pairs:
-        name = str(label_of(label)) if isinstance(label, str) or hasattr(label, "__float__") else str(label)
+        name = label_text(label)
         if name in found:
             raise DataError(f"the label {name!r} has two numbers: give it one.", value=label)
         found[name] = number
     return found
+
+
+def _labels_of_series(numbers: Any) -> Any:
+    """The labels of a series of pandas, or of an array of xarray with one dimension; None without."""
+    if getattr(numbers, "ndim", None) != 1:
+        return None
+    if hasattr(numbers, "coords"):
+        along = {name: each.values for name, each in numbers.coords.items() if each.dims == numbers.dims}
+        return along.get(numbers.dims[0], next(iter(along.values()), None))
+    index = getattr(numbers, "index", None)
+    return index if hasattr(index, "is_unique") else None
 
 
 def listed_in(flag: str, text: str) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rrjax.data.errors import DataError, number, option
+from rrjax.data.number_text import NUMBER
 from rrjax.io.database import (
     as_written,
     has_no_answer,
@@ -296,7 +297,7 @@ def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
 
 
 def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
-    """The different values as a domain, in numeric order if all are integers, and their counts."""
+    """The different values as a domain, in numeric order if all are numbers, and their counts."""
     groups = (
         f"SELECT {text(chosen.kind)} AS label, CAST(sum(amount) AS BIGINT) AS amount "
         f"FROM tally WHERE NOT {is_none} GROUP BY label"
@@ -304,8 +305,9 @@ def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
     check_header(
         chosen, lambda name: chosen.scalar(f"SELECT coalesce(bool_or(label = {literal(name)}), false) FROM ({groups})")
     )
-    numeric = chosen.scalar(f"SELECT bool_and({is_integer_label('label')}) FROM ({groups})")
-    order = "CAST(label AS BIGINT), label" if numeric else "label"
+    numeric, whole = f"regexp_full_match(label, {literal(NUMBER)})", is_integer_label("label")
+    numeric, whole = chosen.query(f"SELECT bool_and({numeric}), bool_and({whole}) FROM ({groups})")[0]
+    order = f"TRY_CAST(label AS {'BIGINT' if whole else 'DOUBLE'}), label" if numeric else "label"
     found = chosen.connection.execute(f"{groups} ORDER BY {order}").fetchnumpy()
     labels = found["label"]
     if len(labels) < 2:

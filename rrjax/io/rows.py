@@ -9,7 +9,7 @@ import numpy as np
 
 from rrjax.data.errors import DataError, option
 from rrjax.data.errors import number as count_of
-from rrjax.io.database import double, has_no_answer, is_named, is_padded, position, text
+from rrjax.io.database import double, has_no_answer, is_named, is_padded, position, spelling, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
@@ -219,7 +219,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
         if len(different) == 1:
             raise chosen.error("no value is a number, and all are the same, so the column tells nothing.")
     values = read_rows(source, None)
-    levels = tuple(str(level) for level in values.domain.labels())
+    levels, codes = _levels_of(values)
     if most_levels is not None and len(levels) > most_levels:
         file = source.files()[0]
         raise DataError(
@@ -228,7 +228,16 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
             file=file,
             column=values.column,
         )
-    return Covariate(values.column, np.where(values.indices < 0, np.nan, values.indices), levels)
+    return Covariate(values.column, codes, levels)
+
+
+def _levels_of(values: Values) -> tuple[tuple[str, ...], np.ndarray]:
+    """The levels of a factor, those of one `spelling` as one; and the number of that of each row, NaN without."""
+    levels = tuple(str(level) for level in values.domain.labels())
+    places: dict[str, int] = {}
+    merged = np.asarray([places.setdefault(spelling(level), len(places)) for level in levels])
+    codes = np.where(values.indices < 0, np.nan, merged[values.indices])
+    return (levels if len(places) == len(levels) else tuple(places)), codes
 
 
 def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:

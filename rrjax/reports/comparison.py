@@ -25,8 +25,9 @@ from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells
 from rrjax.reports.parameters import check_true
 from rrjax.reports.reading import count_source
-from rrjax.reports.reports import Reports, may_be_counts
+from rrjax.reports.reports import Reports, may_be_counts, of_order
 from rrjax.reports.shares import (
+    ORDERED,
     Estimate,
     cells_of,
     check_estimator,
@@ -78,6 +79,7 @@ class Comparison(Answer):
     """The distances of each estimate from the truth, by metric."""
     level: float
     """Confidence level of the intervals in the figure."""
+    notes: Sequence[str] = ()
 
     @property
     def shown(self) -> list[Estimate]:
@@ -212,7 +214,8 @@ def compared(
     *estimates, _ = side_by_side([*tasks, partial(check_contradictions, reports)])
     with jax.enable_x64(True):
         errors = None if shares is None else [_errors(found, shares) for found in estimates]
-    return Comparison(reports, estimates, shares, errors, level)
+    notes = of_order(reports, ORDERED) if any(ESTIMATORS[name].ordered for name in names) else []
+    return Comparison(reports, estimates, shares, errors, level, notes)
 
 
 def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
@@ -232,7 +235,7 @@ def true_shares(
     """The shares of all categories, `[K]`, float64; `read` reads those in a file. No message repeats a value."""
     if isinstance(truth, str | os.PathLike):
         return read(Source(truth).confidential())
-    if (named := by_label(truth)) is not None:
+    if (named := by_label(truth, domain)) is not None:
         amounts = [named.pop(str(label), 0) for label in domain.labels()]
         if named:
             raise ArgumentError.about(argument, f"has {len(named):,} labels that are not in {domain.describe()}")

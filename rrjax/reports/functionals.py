@@ -23,6 +23,8 @@ from rrjax.reports.reports import Reports
 
 About: TypeAlias = Literal["users", "difference", "population"]
 MOST_LEVELS = 100
+ALL, POPULATION = "all", "population"
+"""The names of the rows of all users, and of a population, beside those of levels."""
 SIZES = "sizes are numbers, none of them missing, negative or too large to add up"
 
 
@@ -132,7 +134,7 @@ def estimates_of(
     if shares is not None:
         strata = [part.data for part in levels]
         each = inference.stratified(strata if tallied else np.stack(strata), epsilon, shares=shares, **how)
-        rows.append(row(dataclasses.replace(parts[0], level="population"), each, "population"))
+        rows.append(row(dataclasses.replace(parts[0], level=POPULATION), each, "population"))
     return rows
 
 
@@ -172,7 +174,7 @@ def check_public(reports: Any, columns: Mapping[str, Any]) -> None:
 def parts_of(reports: Reports, by: str | None) -> tuple[list[Part], int]:
     """Returns all users, then those of each level; and the number of rows without a level."""
     if by is None:
-        return [Part("all", reports.num_reports, reports.support_arguments[0])], 0
+        return [Part(ALL, reports.num_reports, reports.support_arguments[0])], 0
     check_public(reports, {"by": by})
     values, public = reports.reports(option("by")), read_levels(reports.files, by)
     reports.files.check_unchanged()
@@ -197,7 +199,7 @@ def rows_left_out(number: int, columns: Sequence[str]) -> list[str]:
 
 def rows_of_levels(public: Covariate | None, there: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """The rows of all users that are there, and of those of each level."""
-    chosen = [("all", np.flatnonzero(there))]
+    chosen = [(ALL, np.flatnonzero(there))]
     if public is not None:  # one sort takes half as long as a comparison for each of 60 levels
         levels, codes = public.levels or (), np.where(there, public.values + 1, 0).astype(np.uint8)
         ends = np.cumsum(np.bincount(codes, minlength=len(levels) + 1))
@@ -220,6 +222,9 @@ def read_levels(source: io.Source, by: str) -> Covariate:
     if number > MOST_LEVELS:
         problem = f"has {number:,} levels, more than {MOST_LEVELS}: give a column of fewer, such as regions"
         raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
+    if ALL in (public.levels or ()):  # two rows of one name, of different users
+        problem = f"has a level {ALL!r}, which is the name of the row of all users: rename it"
+        raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
     return public
 
 
@@ -230,6 +235,8 @@ def population_shares(population: str | os.PathLike[str] | Mapping[Any, float], 
     known, problem, value = _sizes_in(name) if of_file else _sizes_of(population), None, None
     if not of_file and _impossible(np.asarray([*known.values()])):
         problem = f": {SIZES}"
+    elif POPULATION in levels:
+        problem = f" has a row of its own, {POPULATION!r}, which is the name of a level: rename the level"
     elif (value := next((level for level in levels if level not in known), None)) is not None:
         problem = f" does not say how large {value!r} is in the population"
     elif (value := next((level for level in known if level not in levels and known[level]), None)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from rrjax import inference
 from rrjax.data.errors import did_you_mean, for_commands, option, refusal
 from rrjax.inference.marginal_tests import alike, num_tests_of
-from rrjax.io.labels import as_domain
+from rrjax.io.labels import as_domain, label_text
 from rrjax.io.rows import Pairs, count_pairs
 from rrjax.io.source import Source, copies
 from rrjax.reports import form
@@ -30,6 +31,7 @@ from rrjax.reports.testing import (
     Simulation,
     Test,
     check_contradictions,
+    check_domains,
     check_size,
     label_of,
     least_of_any,
@@ -37,7 +39,6 @@ from rrjax.reports.testing import (
     least_of_one,
     least_of_shuffles,
     least_of_tables,
-    names_of,
 )
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def test_equal(
         >>> rrjax.reports.test_equal([last_year, this_year], draws=999).outcomes[0].rejected
         True
     """
+    collections = _listed(collections)
     simulation, notes = _checked(collections, Simulation(significance, draws, seed))
     question = "Do the collections come from the same distribution?"
     if_not = "Nothing speaks against it (which does not show that they are equal)."
@@ -174,19 +176,21 @@ def test_trend(
         >>> rrjax.reports.test_trend(years, category="yes", draws=999).outcomes[0].answer
         'Yes, upwards.'
     """
+    collections = _listed(collections)
     simulation, notes = _checked(collections, Simulation(significance, draws, seed))
+    notes += _of_names(collections) if times is None else []
     when = None if times is None else _checked_times(times, len(collections))
     number = None
     if category is not None:
-        labels = [str(label) for label in collections[0].labels]
-        if str(category) not in labels:
+        labels, category = [str(label) for label in collections[0].labels], label_text(category)
+        if category not in labels:
             known = collections[0].counted.domain.describe()
-            problem = f"{category} is none of {known}{did_you_mean(str(category), labels)}"
+            problem = f"{category} is none of {known}{did_you_mean(category, labels)}"
             raise refusal("category", f"{option('category')} {problem}", value=category)
-        number = labels.index(str(category))
+        number = labels.index(category)
     asked = "any share" if category is None else f"the share of {category}"
     question, if_not = f"Does {asked} move with time?", "The reports do not show it."
-    facts = {"category": None if category is None else str(category), "times": None if times is None else list(times)}
+    facts = {"category": category, "times": None if times is None else list(times)}
     given = {"category": number, **simulation.arguments}
     if (data := _stacked(collections)) is not None:
         counts, epsilon = data
@@ -233,13 +237,32 @@ def _checked_times(times: Sequence[float], number: int) -> np.ndarray:
     if len(times) != number:
         given = form.number(len(times), "time", "times")
         problem = f"was given {given} for {number} collections; give it once for each"
-    elif not all(math.isfinite(time) for time in times):
-        problem = f"must be finite numbers, got {', '.join(f'{time:g}' for time in times)}"
+    elif not all(hasattr(time, "__float__") and math.isfinite(time) for time in times):
+        problem = f"must be finite numbers, such as years, got {', '.join(map(str, times))}"
     elif len(set(times)) == 1:
         problem = "has one value for all collections, so that nothing can move with it"
     if problem is not None:
         raise refusal("times", f"{option('times', '--time')} {problem}", flag="--time", value=times)
     return np.array(times, np.float64)
+
+
+def _listed(collections: Any) -> list[Reports]:
+    """The collections; of one alone a list of it, which is refused."""
+    return cast("Any", [collections]) if isinstance(collections, Kind | str) else [*collections]
+
+
+def _of_names(collections: Sequence[Reports]) -> list[str]:
+    """A warning about files whose order in time is not that of a shell, where 10 comes before 2."""
+    names = [each.source.files()[0] if each.source is not None else "" for each in collections]
+    numbered = [[int(part) if part.isdigit() else part for part in re.split("([0-9]+)", name)] for name in names]
+    if names != sorted(names) or numbered == sorted(numbered):
+        return []
+    place = next(place for place, each in enumerate(numbered[1:]) if each < numbered[place])
+    first, second = (Path(name).name for name in names[place : place + 2])
+    return [
+        f"{second} comes after {first}, as in the order of a shell: if their numbers are times, give the collections "
+        f"in that order, or {option('times', '--time')}."
+    ]
 
 
 def _checked(collections: Sequence[Reports], simulation: Simulation) -> tuple[Simulation, list[str]]:
@@ -253,8 +276,6 @@ def _checked(collections: Sequence[Reports], simulation: Simulation) -> tuple[Si
 
 def check_alike(collections: Sequence[Reports]) -> list[str]:
     """Warnings about collections that depend on each other; refuses those that cannot be compared."""
-    if isinstance(alone := collections, Kind | str):
-        collections = cast("list[Reports]", [alone])
     odd = next((each for each in collections if not isinstance(each, Reports)), None)
     if odd is not None:
         what = odd.called_kind if isinstance(odd, Kind) else f"a {type(odd).__name__}"
@@ -263,18 +284,7 @@ def check_alike(collections: Sequence[Reports]) -> list[str]:
     if len(collections) < 2:
         each = for_commands(", each a file of reports, or a glob in quotes")
         raise refusal("collections", f"give two collections or more{each}", flag="REPORTS", value=len(collections))
-    names, first = names_of(collections), collections[0].counted.domain
-    for name, other in zip(names, collections, strict=True):
-        if other.counted.domain != first:
-            more = for_commands(
-                ", which holds for all files; those of `rrjax randomize` carry their own: randomize all with the same "
-                "--domain"
-            )
-            raise refusal(
-                "domain",
-                "collections must be of the same categories: "
-                f"{first.difference(other.counted.domain, names[0], name)}. Give {option('domain')}{more}",
-            )
+    check_domains(collections)
     check_size(sum(each.num_reports for each in collections))
     for each in collections:
         check_contradictions(each)

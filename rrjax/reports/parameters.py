@@ -12,7 +12,7 @@ import numpy as np
 from rrjax.data.errors import option, refusal
 from rrjax.data.number_text import plain
 from rrjax.io.domain import Domain
-from rrjax.io.labels import listed_in
+from rrjax.io.labels import label_text, listed_in
 from rrjax.reports import form
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def in_order(name: str, given: str | Mapping[str, Any], domain: Domain | None) -
     They come in this order, such as "1/6,5/6", or with their answers, such as "no:5/6,yes:1/6" or a mapping. Labels
     that mean yes and no stand for those of the domain; without a domain the order is that of the text, but yes first.
     """
-    text = given if isinstance(given, str) else ",".join(f'"{label}":{number}' for label, number in given.items())
+    text = given if isinstance(given, str) else ",".join(f'"{label_text(key)}":{given[key]}' for key in given)
     parts = [part.rpartition(":") for part in listed_in("--parameter", text)]
     if not any(colon for _, colon, _ in parts):
         _check_order(name, text, domain)
@@ -173,7 +173,7 @@ def place_of_yes(domain: Domain, design: str, label: str | None) -> int:
     """The category number of yes among two answers: of the given label, or of the one that means yes."""
     labels = [form.printable(each) for each in domain.labels()]
     if label is not None:
-        if label not in labels:
+        if (label := label_text(label)) not in labels:
             problem = f"{_yes(label)}: the answers are {' and '.join(map(repr, labels))}"
             raise refusal("parameters", problem, flag="--parameter", value=f"yes={label}")
         return labels.index(label)

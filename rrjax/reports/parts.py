@@ -33,7 +33,7 @@ from rrjax.reports.kind import Kind
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import Estimate, estimated, largest_of, side_by_side
-from rrjax.reports.testing import check_contradictions
+from rrjax.reports.testing import check_contradictions, check_domains
 
 FEWEST_EXPECTED = 5
 """Fewest answers of each kind in each group, for the law of χ²."""
@@ -52,6 +52,10 @@ class Parts(Kind):
 
     parts: dict[int, Reports]
     """The reports of each part, by its number."""
+
+    def __post_init__(self) -> None:
+        """Refuses parts of other categories: their counts are added by place."""
+        check_domains([*self.parts.values()])
 
     @property
     def shown(self) -> list[int]:
@@ -346,8 +350,7 @@ class Groups(Parts):
         if not all(each.mechanism.names_one for each in parts):
             return None
         counts = np.stack([each.counts for each in parts])
-        fewest = np.outer(counts.sum(1), counts.sum(0)).min() / counts.sum()
-        if fewest < FEWEST_EXPECTED:
+        if np.outer(counts.sum(1), counts.sum(0)).min() < FEWEST_EXPECTED * counts.sum():
             return None
         return inference.design_fit_test(counts, ByRespondent([each.mechanism for each in parts]))
 

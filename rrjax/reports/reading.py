@@ -215,7 +215,8 @@ def of_counts(
     column: str,
 ) -> Reports:
     """See `Reports.of_counts`."""
-    known, named, numbers = as_domain(domain), by_label(counts), np.asarray(counts)
+    known = as_domain(domain)
+    named, numbers = by_label(counts, known), np.asarray(counts)
     if named is not None:
         if known is None:
             problem = "have labels, and domain= is missing: all labels that are possible, in their order"
@@ -306,7 +307,8 @@ def _making(metadata):
 
 def _check_different(one, other):
     """Refuses reports that are the same: one object, one file, or a copy of it."""
-    if one is other:
+    frames = one.frame, other.frame
+    if one is other or (None not in frames and frames[0].rows.frame is frames[1].rows.frame):
         raise ArgumentError("these are the same reports twice, which are not more reports", value=other)
     if one.source is None or other.source is None:
         return

@@ -12,6 +12,7 @@ import numpy as np
 
 from rrjax import io
 from rrjax.data.errors import ArgumentError, Located, check_rate, option, refusal
+from rrjax.io.labels import label_text
 from rrjax.io.rows import Covariate, read_covariate, read_covariates, read_rows
 from rrjax.io.tallies import mechanism_of
 from rrjax.mechanisms import Mechanism
@@ -321,7 +322,7 @@ def _reordered(reports: Reports, reference: str | None) -> list[int]:
     labels = [str(label) for label in reports.labels]
     if reference is None:
         return list(range(len(labels)))
-    if reference not in labels:
+    if (reference := label_text(reference)) not in labels:
         shown = ", ".join(map(repr, labels[:10])) + ", …" * (len(labels) > 10)
         problem = f"{reference!r} is none of the categories {shown}"
         raise refusal("reference", f"{option('reference')} {problem}", value=reference)

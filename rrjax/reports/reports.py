@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,9 +18,11 @@ from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import DataError, for_commands, option, refusal
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
+from rrjax.data.number_text import NUMBER
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
+from rrjax.io.database import spelling
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
@@ -88,8 +91,8 @@ class Reports(ColumnQuestions):
         """The reports of a table of counts.
 
         Args:
-            counts: `[K]`, whole numbers: how many reports name each category. A mapping, or a series of pandas such as
-                those of `value_counts`, is taken by its labels.
+            counts: `[K]`, whole numbers: how many reports name each category. A mapping, a series of pandas such as
+                those of `value_counts`, or an array of xarray is taken by its labels.
             epsilon_or_mechanism: ε of randomized response, nats; or randomized response itself, or a survey design.
             domain: The labels of the K categories; None is 0 … K − 1.
             probability: In place of ε, the probability that a report is the true category, in (1/K, 1).
@@ -390,6 +393,50 @@ def left_out(counted: CountedReports) -> list[str]:
     return warnings
 
 
+def _alike(counted: CountedReports) -> list[str]:
+    """Warnings about categories that may be one answer, and about the header of a file of labels."""
+    labels = counted.domain.listed or ()
+    if not labels or len(labels) > MOST_LISTED:
+        return []
+    seen: dict[str, str] = {}
+    keys = [spelling(label).casefold() if counted.domain_from_data else spelling(label) for label in labels]
+    pairs = [
+        (first, label)
+        for key, label in zip(keys, labels, strict=True)
+        if (first := seen.setdefault(key, label)) != label
+    ]
+    warnings = []
+    if pairs:
+        more = f" (and {form.number(len(pairs) - 1, 'more pair', 'more pairs')})" * (len(pairs) > 1)
+        warnings.append(
+            f"The categories {pairs[0][0]!r} and {pairs[0][1]!r}{more} differ only in how they are written, and count "
+            "as two: if they are one answer, write it in one way."
+        )
+    if labels[0].casefold() in ("label", counted.column.casefold()) and not counted.counts[0]:
+        warnings.append(
+            f"The first category is {labels[0]!r}, which nobody reported: is it the header of the file of labels? If "
+            "so, remove that line, because K is too large."
+        )
+    return warnings
+
+
+def of_order(reports: Any, what: str) -> list[str]:
+    """A warning where the order of the domain, which `what` follow, may not be the one that is meant."""
+    domain, followed = reports.counted.domain, f"the domain, whose order {what} follow"
+    if domain.is_range:
+        return []
+    labels = [str(label) for label in reports.labels]
+    if not all(re.fullmatch(NUMBER, label) for label in labels):
+        alphabetical = f"The order of {followed}, is alphabetical, because it was taken from the data: give "
+        return [f"{alphabetical}{option('domain')} in the order that is meant."] * reports.counted.domain_from_data
+    odd = np.flatnonzero(np.diff(np.asarray(labels, float)) <= 0)
+    return [
+        f"The labels are numbers, and {labels[place + 1]} comes after {labels[place]} in {followed}: give "
+        f"{option('domain')} in increasing order, if that is meant."
+        for place in odd[:1]
+    ]
+
+
 def warned(reports: Reports) -> Reports:
     """The reports, with the warnings that precede their estimates."""
     counted, number = reports.counted, reports.num_reports
@@ -404,7 +451,7 @@ def warned(reports: Reports) -> Reports:
             flags = option(f"missing={odd}", " ".join(f"--missing {shlex.quote(label)}" for label in odd))
             look = form.number(len(odd), "category looks", "categories look")
             warnings.append(f"{look} like a missing answer: {', '.join(map(repr, odd))}. If so, give {flags}.")
-    warnings += left_out(counted)
+    warnings += left_out(counted) + _alike(counted) * (metadata is None)
     source = None if reports.from_counts or metadata is not None else reports.source
     if source is not None and may_be_counts(source, counted):
         warnings.append(

@@ -21,7 +21,7 @@ from rrjax.io.tallies import MAX_CELLS
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.intervals import ANY_TIME, ShareIntervals, fakes_of, share_intervals, share_limits, tuned_of
-from rrjax.reports.reports import Reports
+from rrjax.reports.reports import Reports, of_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +40,8 @@ HIDING = 0.25
 """Standard error of a share from which an interval is about as wide as all possible shares."""
 ROUNDING = 1e-9
 """Limit of a difference between two shares that rounding explains."""
+ORDERED = "estimates of ordered categories"
+"""What follows the order of the domain, for messages."""
 BAR = 16
 """Width of the bar of the largest share."""
 
@@ -256,6 +258,7 @@ class Shares(Answer):
     """Whether the estimator was named."""
     fakes: np.ndarray | None = None
     """`[K]`, how many fake reports would overturn each mark, or its absence, if that was asked for."""
+    notes: Sequence[str] = ()
 
     @property
     def estimate(self) -> Estimate:
@@ -545,4 +548,6 @@ def shares_of(
     tasks: list[Any] = [partial(estimated, reports, name) for name in names]
     tasks.append(partial(share_intervals, reports, level, fdr, simultaneous, tuned_to))
     *estimates, intervals = side_by_side(tasks)
-    return Shares(reports, estimates, intervals, estimator is not None, fakes_of(reports, intervals) if fakes else None)
+    found = fakes_of(reports, intervals) if fakes else None
+    notes = of_order(reports, ORDERED) if ESTIMATORS[names[0]].ordered else []
+    return Shares(reports, estimates, intervals, estimator is not None, found, notes)

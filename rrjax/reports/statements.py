@@ -13,7 +13,7 @@ import numpy as np
 
 from rrjax.data.errors import check_rate, for_callers, for_commands, option, refusal
 from rrjax.data.number_text import plain
-from rrjax.io.labels import listed_in
+from rrjax.io.labels import label_text, listed_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.functionals import (
@@ -26,7 +26,7 @@ from rrjax.reports.functionals import (
 )
 from rrjax.reports.intervals import ANY_TIME, tuned_of
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import Reports
+from rrjax.reports.reports import Reports, of_order
 from rrjax.reports.shares import largest_of
 from rrjax.reports.surveys import Sample, survey_estimates
 
@@ -238,6 +238,7 @@ def statements_of(
     groups, notes = _groups(reports, group)
     functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
     functionals += [*map(_quantile, quantiles), *groups]
+    notes += of_order(reports, "quantiles") if quantiles else []
     one_design = isinstance(reports, Reports)
     _check_together(functionals, by, sample, one_design, population, normal, top, tuned_to)
     if not functionals:  # the shares of the most frequent categories
@@ -357,12 +358,12 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
         if isinstance(each, Mapping):
             named += [(str(name), held) for name, held in each.items()]
         elif isinstance(each, str) or not isinstance(each, Iterable):
-            whole = str(each).strip()
+            whole = label_text(each).strip()
             name, equals, held = (part.strip() for part in whole.partition("="))
             # Labels may hold equals signs.
             named.append((name, held) if equals and (held in places or whole not in places) else (whole, whole))
         else:
-            labels = [str(label) for label in each]
+            labels = [*map(label_text, each)]
             named.append((", ".join(labels), labels))
     found, notes, domain = [], [], reports.counted.domain.describe()
     for name, held in named:
@@ -375,7 +376,7 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
                 which = f"the categories from {low} to {high}" if len(within) > 1 else f"the category {low}"
                 notes.append(f"The group {name!r} holds {which}: {held} reaches beyond the domain, which is {domain}.")
         else:
-            wanted = [str(label) for label in held] if isinstance(held, Iterable) else [str(held)]
+            wanted = [*map(label_text, held)] if isinstance(held, Iterable) else [label_text(held)]
             if isinstance(held, str):
                 wanted = [held] if held in places else listed_in("--group", held)
             odd = next((label for label in wanted if label not in places), None)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from rrjax import inference
-from rrjax.data.errors import DataError, check_rate, option, refusal
+from rrjax.data.errors import DataError, check_rate, for_commands, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
 from rrjax.io.tallies import as_jax_integers
@@ -226,6 +226,23 @@ def names_of(collections: Sequence[Reports]) -> list[str]:
     return [
         each.name if each.source is not None else f"collection {place}" for place, each in enumerate(collections, 1)
     ]
+
+
+def check_domains(collections: Sequence[Reports]) -> None:
+    """Refuses collections of different categories, or of the same in another order."""
+    names, first = names_of(collections), collections[0].counted.domain
+    for name, other in zip(names, collections, strict=True):
+        domain = other.counted.domain
+        if domain != first and domain.fingerprint != first.fingerprint:  # which takes longer; 0:1 is 0,1
+            more = for_commands(
+                ", which holds for all files; those of `rrjax randomize` carry their own: randomize all with the same "
+                "--domain"
+            )
+            raise refusal(
+                "domain",
+                "collections must be of the same categories: "
+                f"{first.difference(domain, names[0], name)}. Give {option('domain')}{more}",
+            )
 
 
 def check_size(number: int) -> None:
