@@ -199,6 +199,12 @@ COMMANDS = {
     "low.parquet": [f"{OF_CITIES} --epsilon 0.5 --out low.parquet"],
     "oue.parquet": [f"{OF_CITIES} --epsilon 2 --mechanism oue --keep region,age --out oue.parquet"],
     "subset.parquet": [f"{OF_CITIES} --epsilon 1 --mechanism subset-selection --keep region,age --out subset.parquet"],
+    # In the table of estimators no share of the maximum is zero up to rounding, and no two pairs of columns are tied.
+    "clear.parquet": [f"{OF_CITIES} --epsilon 3 --mechanism subset-selection --out clear.parquet"],
+    "related.parquet": [
+        f"{APART} --column smokes --column drinks --column visits --domain yesno.txt --domain yesno.txt --domain 0:5 "
+        "--out related.parquet"
+    ],
     "hadamard.parquet": [f"{OF_CITIES} --epsilon 1 --mechanism hadamard-response --out hadamard.parquet"],
     "dice.parquet": [f"{OF_SMOKING} {DICE} --seed 1 --out dice.parquet"],
     "pairs.parquet": [f"{PAIRS} --out pairs.parquet"],

@@ -82,7 +82,7 @@ class RapporReports(Kind):
             estimates.append(FunctionalEstimate(functional, "all", self.num_reports, *numbers))
         note = f"{(shares == 0).sum():,} of {size:,} candidates have a share of zero; the shares of all add up to "
         note += f"{form.percent(shares.sum())}."
-        return Statements(self, estimates, level, None, None, True, 0, [note])
+        return Statements(self, estimates, level, None, None, True, None, 0, [note])
 
 
 def rappor_reports(counts: Path, params: Path, candidates: Path) -> RapporReports:

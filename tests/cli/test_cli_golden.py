@@ -95,7 +95,7 @@ LINES = {
     "joint-explain": "estimate levels.parquet --joint smokes,visits --top 2 --explain",
     "all-pairs": "estimate apart.parquet --all-pairs --out all.csv",
     "all-pairs-explain": "estimate apart.parquet --all-pairs --explain --level 0.9",
-    "tree": "estimate apart.parquet --tree --out all.csv",
+    "tree": "estimate related.parquet --tree --out all.csv",
     "tree-explain": "estimate apart.parquet --tree --joint coin,smokes --explain",
     # Rounds
     "round": "estimate round-1.parquet --out all.csv",
@@ -112,7 +112,7 @@ LINES = {
     "compare": f"compare {REPORTS} --out all.csv",
     "compare-truth": "compare city.parquet --truth values.csv --truth-column city --explain --out all.csv",
     "compare-one": f"compare {REPORTS} --estimator inv_p --top 2",
-    "compare-subset": "compare subset.parquet --truth values.csv --truth-column city",
+    "compare-subset": "compare clear.parquet --truth values.csv --truth-column city",
     "compare-contradicted": f"compare {ODD}",
     "compare-numbers": "compare wave.parquet --truth ages.csv --truth-column age --out all.csv",
     "compare-narrow": f"compare {REPORTS}",
