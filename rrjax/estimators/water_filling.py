@@ -393,9 +393,11 @@ def _newton_floats(counts, rule):
             mask = counts > cut
             terms = jnp.where(mask, counts, 0), jnp.zeros_like(counts), mask.astype(counts.dtype)
             total, error, number = lax.reduce(terms, (zero, zero, zero), _sum_and_number, (0,))
-            return rule.weigh(jnp.where(jnp.isfinite(error), total + error, total), number, largest), number
+            level = rule.weigh(jnp.where(jnp.isfinite(error), total + error, total), number, largest)
+            # A part of the state, or it might be computed for every count.
+            return (level, _largest_outside(level)), number
 
-        return turns(step, _below_threshold(counts, rule, largest), _largest_outside)
+        return turns(step, _below_threshold(counts, rule, largest), lambda level: level[1])[0]
 
     return by_platform(cpu=apart, elsewhere=at_once, exported=True)
 
