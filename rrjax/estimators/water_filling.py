@@ -393,11 +393,22 @@ def _newton_floats(counts, rule):
             mask = counts > cut
             terms = jnp.where(mask, counts, 0), jnp.zeros_like(counts), mask.astype(counts.dtype)
             total, error, number = lax.reduce(terms, (zero, zero, zero), _sum_and_number, (0,))
-            return rule.weigh(jnp.where(jnp.isfinite(error), total + error, total), number, largest), number
+            level = rule.weigh(jnp.where(jnp.isfinite(error), total + error, total), number, largest)
+            # A part of the state, or it might be computed for every count.
+            return (level, _largest_outside(level)), number
 
-        return turns(step, _below_threshold(counts, rule, largest), lambda level: level.level - level.rise)
+        return turns(step, _below_threshold(counts, rule, largest), lambda level: level[1])[0]
 
     return by_platform(cpu=apart, elsewhere=at_once, exported=True)
+
+
+def _largest_outside(threshold):
+    """The largest float at or below τ. A rise that is less than the rounding of the level keeps the weight there."""
+    tau = threshold.level - threshold.rise
+    below, above = (jnp.nextafter(tau, jnp.asarray(end, tau.dtype)) for end in (-jnp.inf, jnp.inf))
+    for each in (tau, above):
+        below = jnp.where((each - threshold.level) + threshold.rise <= 0, each, below)
+    return below
 
 
 def _sum_and_number(a, b):
@@ -406,7 +417,7 @@ def _sum_and_number(a, b):
 
 def _below_threshold(counts, rule, largest):
     """A lower bound of the threshold, from a look at several levels where there are many categories."""
-    if counts.shape[0] < MANY_CATEGORIES:
+    if not isinstance(counts.shape[0], int) or counts.shape[0] < MANY_CATEGORIES:  # or a symbol of `jax.export`
         return jnp.full_like(largest, -jnp.inf)
     total, number = _looked(counts, _first_levels(counts))
     found = rule.weigh(total, jnp.maximum(number, 1), largest)

@@ -104,9 +104,9 @@ def fit_family(
         epsilon: Scalar, nats; not with a mixture.
 
     Returns:
-        `FamilyFit`, at most 1e-10 nats of all reports below the maximum (1e-6 in float32). Its parameters have first
-        derivatives in float counts, ε and the numbers of a mixture. Under tracing `converged` is whether there is a
-        maximum, and unusable counts or ε give NaN.
+        `FamilyFit`, at most 1e-10 nats of all reports below the maximum (in float32 1e-6, or 1e-12 for each report).
+        Its parameters have first derivatives in float counts, ε and the numbers of a mixture. Under tracing `converged`
+        is whether there is a maximum, and unusable counts or ε give NaN.
 
     Raises:
         ValueError: Shapes or dtypes that do not fit, or (not under tracing) a likelihood without a maximum near the

@@ -289,6 +289,31 @@ def test_weights_have_the_same_estimate_on_accelerators(name, num_categories):
         assert np.abs(theta - expected).sum() / 2 <= 8 * ULP * spread
 
 
+@every_solve
+@pytest.mark.parametrize("num_categories", [7, MANY_CATEGORIES])
+def test_weights_are_kept_on_accelerators_where_the_rise_is_lost_in_the_level(name, num_categories):
+    # Without it no weight was above the threshold, and the estimate was NaN.
+    forced = jax.jit(solved(name))
+    rng = np.random.default_rng(1)
+    equal, drawn = np.ones(num_categories), rng.uniform(0.25, 0.75, num_categories)
+    ordered = np.arange(num_categories) / num_categories
+    for weights in (equal, drawn, ordered):
+        for epsilon in (1e-30, 1e-12, 1e-9, 1e-7, 1e-6):
+            given = weights.astype(FLOAT), FLOAT.type(epsilon)
+            found, expected = forced(*given), getattr(rrjax, name)(*given)
+            assert np.flatnonzero(found).tolist() == np.flatnonzero(expected).tolist()
+            assert abs(float(jnp.sum(found)) - 1) <= num_categories * ULP
+
+
+@every_solve
+def test_weights_of_a_symbolic_number_of_categories_can_be_exported(name):
+    (size,) = jax.export.symbolic_shape("k", constraints=["k >= 2"])
+    exported = jax.export.export(jax.jit(lambda weights: getattr(rrjax, name)(weights, FLOAT.type(1.0))))
+    program = exported(jax.ShapeDtypeStruct((size,), FLOAT))
+    weights = np.arange(1, 10).astype(FLOAT)
+    np.testing.assert_allclose(program.call(weights), getattr(rrjax, name)(weights, 1.0), atol=4 * ULP)
+
+
 def test_a_program_that_is_exported_for_a_gpu_is_that_of_the_gpu():
     """On a host without one: the steps ahead of the loop, which a CPU does not take, are in the program."""
 
