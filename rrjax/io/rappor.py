@@ -62,7 +62,7 @@ def read_rappor(counts: Path, params: Path, candidates: Path) -> RapporCounts:
     from rrjax.mechanisms.longitudinal import Rappor
 
     table, given = _rows(counts), _parameters(params)
-    size, hashes, cohorts = (_whole(params, 2, name, given[name]) for name in ("k", "h", "m"))
+    size, hashes, cohorts = (_whole(params, 2, name, given[name], least=1) for name in ("k", "h", "m"))
     numbers = [[_whole(counts, line, "a count", cell) for cell in cells] for line, cells in table]
     for (line, _), (users, *bits) in zip(table, numbers, strict=True):
         if len(bits) != size:
@@ -81,17 +81,20 @@ def read_rappor(counts: Path, params: Path, candidates: Path) -> RapporCounts:
             raise _error(candidates, f"the candidate {word!r} is there twice", line, word)
         held = np.zeros(cohorts * size, bool)
         held[places - 1] = True
-        if (lacking := ~held.reshape(cohorts, size).any(axis=1)).any():
-            problem = f"the candidate sets no bit in cohort {int(np.argmax(lacking)) + 1} of {cohorts}: is the map cut"
-            raise _error(candidates, f"{problem} short, or that of other parameters?", line, word)
+        numbers_set = held.reshape(cohorts, size).sum(axis=1)
+        if (odd := (numbers_set < 1) | (numbers_set > hashes)).any():
+            cohort = int(np.argmax(odd))
+            problem = (
+                f"the candidate sets {numbers_set[cohort]} bits in cohort {cohort + 1} of {cohorts}, not 1 to h = "
+            )
+            problem += f"{hashes}: the map is cut short, or that of other parameters than {params}"
+            raise _error(candidates, problem, line, word)
         filters[word] = held.reshape(cohorts, size)
+    probabilities = {name: _decimal(params, name, given[name]) for name in ("p", "q", "f")}
     try:
-        probabilities = {name: float(plain(given[name])) for name in ("p", "q", "f")}
         rappor = Rappor(np.stack(list(filters.values()), axis=1), hashes, **probabilities)
     except ArgumentError as error:
         raise _error(candidates if error.argument == "filters" else params, str(error), value=error.value) from error
-    except ValueError as error:
-        raise _error(params, f"p, q and f are probabilities: {error}", 2) from error
     whole = np.asarray(numbers)
     return RapporCounts(rappor, list(filters), whole[:, 0], whole[:, 1:])
 
@@ -121,7 +124,16 @@ def _parameters(path: Path) -> dict[str, str]:
     return dict(zip(names, values[0][1], strict=True))
 
 
-def _whole(path: Path, line: int, name: str, cell: str) -> int:
-    if not (cell.isdecimal() and cell.isascii() and len(cell) <= MOST_DIGITS):
-        raise _error(path, f"{name} is a whole number below 10¹⁵, got {cell!r}", line, cell)
+def _whole(path: Path, line: int, name: str, cell: str, least: int = 0) -> int:
+    if not (cell.isdecimal() and cell.isascii() and len(cell) <= MOST_DIGITS and int(cell) >= least):
+        raise _error(
+            path, f"{name} is a whole number {f'from {least} and ' * least}below 10¹⁵, got {cell!r}", line, cell
+        )
     return int(cell)
+
+
+def _decimal(path: Path, name: str, cell: str) -> float:
+    try:
+        return float(plain(cell))
+    except ValueError as error:
+        raise _error(path, f"{name} is a probability, such as 0.25, got {cell!r}", 2, cell) from error

@@ -306,7 +306,13 @@ class MemoFile:
                 if name == "user":
                     problem = "under other names the same people would spend ε∞ again. Name the column as before"
                     has = "names its users by the column"
-                raise self._refused(f"{has} {found!r}, not {wanted!r}: {problem}", argument=name, value=found)
+                values = f" {found!r}, not {wanted!r}"
+                # Fingerprints and truth values say nothing to a person.
+                if name == "domain":
+                    has, values = "has other categories, or these in another order", ""
+                elif name == "simulated":
+                    has, values = f"was made {'with' if found else 'without'} --seed", ""
+                raise self._refused(f"{has}{values}: {problem}", argument=name, value=found)
             declare_spelling(connection)
             user = user_name("text", '"user"')
             rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {parquet([file])}').fetchnumpy()

@@ -217,7 +217,7 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
                 raise _no_number(chosen, ~usable & ~missing, factors=most_levels is not None)
         different = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
         if len(different) == 1:
-            raise chosen.error("no value is a number, and all are the same, so the column tells nothing.")
+            raise chosen.error("all rows have one value, so the column tells nothing: leave it out, or name another.")
     values = read_rows(source, None)
     levels, codes = _levels_of(values)
     if most_levels is not None and len(levels) > most_levels:

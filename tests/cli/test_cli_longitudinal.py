@@ -12,10 +12,13 @@ import duckdb
 import numpy as np
 import pytest
 from pages import check_page
+from refusals import refused
 
 from rrjax import io
 from rrjax.io.rounds import read_users
 from rrjax.mechanisms import PROTOCOLS
+from rrjax.reports.pages.kinds import spent
+from rrjax.reports.parts import PrivacyLoss
 
 pytestmark = pytest.mark.once
 TRUTH = np.array([0.5, 0.3, 0.2])
@@ -191,6 +194,29 @@ def test_a_memo_is_secret_again_after_every_round(week):
         assert week(*other(9, f"r{number}.parquet"))[0] == 0
         assert stat.S_IMODE(Path("memo.parquet").stat().st_mode) == 0o600
         Path("memo.parquet").chmod(0o644)
+
+
+def test_the_memo_of_another_collection_is_described_in_words(week):
+    Path("day9.csv").write_text("id,app\nu1,maps\n")
+    Path("turned.txt").write_text("news\nmaps\nchat\n")
+    week.done(*other(9, "r1.parquet"))
+    said = week.said(3, *other(9, "r2.parquet", domain="turned.txt"))
+    assert (week.error.argument, week.error.value in said) == ("domain", False)
+    unseeded = other(9, "r2.parquet")
+    seed = unseeded.index("--seed")
+    said = week.said(3, *unseeded[:seed], *unseeded[seed + 2 :])
+    assert (week.error.argument, "--seed" in said) == ("simulated", True)
+
+
+def test_the_memo_of_other_users_says_nothing_of_these(week):
+    for user in ("u1", "v1"):
+        Path("day9.csv").write_text(f"id,app\n{user},maps\n")
+        week.done(*other(9, f"{user}.parquet", memo=f"memo-{user}.parquet"))
+    metadata = io.read_metadata("u1.parquet")
+    loss, rounds = PrivacyLoss(metadata, np.ones(1, np.int64)), {1: io.Source("u1.parquet")}
+    assert spent(loss, rounds, Path("memo-u1.parquet"))
+    with refused("memo", error=io.DataError, file="memo-v1.parquet"):
+        spent(loss, rounds, Path("memo-v1.parquet"))
 
 
 @pytest.mark.long

@@ -127,7 +127,9 @@ def test_standard_errors_are_those_of_simulations(population):
     ("name", "old", "new", "attributes"),
     [
         ("params.csv", "k,h", "k,j", {"row": 1}),
-        ("params.csv", "0.25", "a", {"row": 2}),
+        ("params.csv", "0.25", "a", {"row": 2, "value": "a"}),
+        ("params.csv", "\n4,", "\n0,", {"row": 2, "value": "0"}),
+        ("params.csv", "4,2,", "4,0,", {"row": 2, "value": "0"}),
         ("params.csv", "0.25", "0.9", {}),
         ("counts.csv", "\n", ",1\n", {"row": 1}),
         ("counts.csv", "3,", "x,", {"row": 1}),
@@ -138,6 +140,7 @@ def test_standard_errors_are_those_of_simulations(population):
         ("map.csv", "word-1,", "word-1,99,", {"row": 2}),
         ("map.csv", "word-1,", "word-1,no,", {"row": 2}),
         ("map.csv", "\n", "\ncut,1\n", {"row": 2, "value": "cut"}),
+        ("map.csv", "\n", "\nmany,1,2,3,5\n", {"row": 2, "value": "many"}),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(tmp_path, name, old, new, attributes):
@@ -149,3 +152,9 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path, name, old, new, attribute
     with refused(error=DataError, **attributes) as caught:
         read_rappor(*files)
     assert name in str(caught.value)
+
+
+def test_parameters_of_no_bits_are_refused(tmp_path):
+    files = write(tmp_path, np.zeros((2, 2, 0), bool), [3, 5], [[], []])
+    with refused(error=DataError, row=2, value="0", file=files[1]):
+        read_rappor(*files)

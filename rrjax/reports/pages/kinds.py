@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from rrjax import inference
 from rrjax.data.errors import ArgumentError, DataError, UsageError, option
 from rrjax.figures import html
 from rrjax.figures.html import Markup
-from rrjax.io.rounds import MemoFile, head_of
+from rrjax.io.rounds import MemoFile, head_of, read_users
+from rrjax.io.source import Source
 from rrjax.reports import form
 from rrjax.reports.answer import Caution
 from rrjax.reports.association import SIGNIFICANT, Pairs, measured
@@ -131,7 +132,7 @@ def column_page(
     shares, theta, metadata, users_spent = found.shares, found.shares.estimate.theta, reports.counted.metadata, []
     if metadata is not None and metadata.round is not None:
         loss = PrivacyLoss(metadata, np.ones(reports.num_reports, np.int64))
-        users_spent = spent(loss, [metadata.round], memo)
+        users_spent = spent(loss, {metadata.round: reports.files}, memo)
     points = [*shares.sentences, detectable, *([f"To publish: {shares.to_publish}"] if shares.to_publish else [])]
     largest = None
     if shares.intervals.discovered.any() and not reports.contradicted:
@@ -266,7 +267,9 @@ def rounds_page(rounds: Rounds, level: float, top: int, memo: Path | None) -> Pa
     parts = {
         "In short": [html.listing(short)],
         "The shares in each round": of_rounds,
-        "What users have spent": spent(shares.loss, list(rounds.parts), memo),
+        "What users have spent": spent(
+            shares.loss, {number: each.files for number, each in rounds.parts.items()}, memo
+        ),
     }
     title = f"What {number} rounds of randomized reports say about {quoted(main.counted.column)}"
     lead = (
@@ -341,7 +344,7 @@ def _bound(epsilon: float, given: str) -> str:
     )
 
 
-def spent(loss: PrivacyLoss, rounds: Sequence[int], memo: Path | None) -> list[Markup]:
+def spent(loss: PrivacyLoss, rounds: Mapping[int, Source], memo: Path | None) -> list[Markup]:
     """What users have spent, as far as the files of rounds and a memo tell it."""
     losses = [
         (form.number(each, "report", "reports"), loss.after(each)) for each in sorted({1, loss.median, loss.most})
@@ -367,6 +370,16 @@ def spent(loss: PrivacyLoss, rounds: Sequence[int], memo: Path | None) -> list[M
                 file=str(memo),
                 argument="memo",
             )
+        known = set(memos.users.tolist())
+        for source in rounds.values() if of.user else ():
+            users = read_users(dataclasses.replace(source, missing=()), str(of.user))
+            if strangers := sum(user not in known for user in users.tolist()):
+                raise DataError(
+                    f"{option('memo')} {memo}: {strangers:,} of {form.number(len(users), 'user', 'users')} of "
+                    f"{source.files()[0]} are not in it: it is the memo of other users. Give that of these rounds.",
+                    file=str(memo),
+                    argument="memo",
+                )
         answers = memos.numbers  # nothing else is taken from a memo
         middle, largest = (number * loss.one_value for number in (median(answers), int(answers.max())))
         points.append(
