@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import bandwidth
-import baselines
 import jax
 import jax.numpy as jnp
 import report
 import timing
+from estimators import EPSILON, EXPONENT, NUM_USERS, repeated
 from report import Table, shape
 from timing import pretty
 
@@ -30,8 +30,6 @@ BANDWIDTH = 3.35e12
 SIZES = [(100_000, 10_000), (16_000, 10_000), (1000, 10_000), (16_000, 4096), (100_000, 1000), (200_000, 50)]
 QUICK = [(1000, 50)]
 TIMED = [(100_000, 10_000), (1000, 10_000), (200_000, 50)]
-EPSILON, NUM_USERS, EXPONENT = 4.0, 1_000_000, 1.3
-DRAWN = 100  # histograms that are drawn; the others repeat them
 
 
 def squared_error(counts: jax.Array, epsilon: jax.Array, truth: jax.Array) -> jax.Array:
@@ -53,14 +51,8 @@ def cases(size: tuple[int, int]) -> Iterator[tuple[str, Callable[..., Any], tupl
         yield name, jax.vmap(getattr(rrjax, name), (0, 0, None)), (part, whole, epsilon), least
 
 
-def drawn(size: tuple[int, int]) -> jax.Array:
-    few = baselines.zipf_counts(min(DRAWN, size[0]), size[1], EPSILON, NUM_USERS, EXPONENT)
-    repeated = jax.jit(lambda few: jnp.tile(few, (-(-size[0] // len(few)), 1))[: size[0]])
-    return repeated(jnp.asarray(few)).block_until_ready()
-
-
 def measure(size: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
-    counts = drawn(size)
+    _, counts = repeated(size)
     theta = jax.jit(jax.vmap(rrjax.mle_star, (0, None)))(counts, EPSILON)
     rows: list[dict[str, Any]] = []
     for name, function, shapes, least in cases(size):

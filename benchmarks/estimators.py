@@ -127,12 +127,16 @@ def measure(size: tuple[int, int], rounds: int, device_only: bool) -> list[dict[
     return lines
 
 
+def repeated(size: tuple[int, int]) -> tuple[np.ndarray, jax.Array]:
+    """Some drawn histograms `[DRAWN, K]`, and on the device `[R, K]` as many as asked for, which repeat them."""
+    few = baselines.zipf_counts(min(DRAWN, size[0]), size[1], EPSILON, NUM_USERS, EXPONENT)
+    tiled = jax.jit(lambda few: jnp.tile(few, (-(-size[0] // len(few)), 1))[: size[0]])
+    return few, tiled(jnp.asarray(few, jnp.result_type(int))).block_until_ready()
+
+
 def measure_large(size: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
     """Newton alone, on more rows than hosts can keep up with."""
-    drawn = min(DRAWN, size[0])
-    counts = baselines.zipf_counts(drawn, size[1], EPSILON, NUM_USERS, EXPONENT)
-    repeated = jax.jit(lambda few: jnp.tile(few, (-(-size[0] // drawn), 1))[: size[0]])
-    device = repeated(jnp.asarray(counts, jnp.result_type(int)))
+    counts, device = repeated(size)
     weights = device.astype(jnp.result_type(float))
     expected = references(counts)
     problems: dict[str, dict[str, Call]] = {

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-import rrjax
 from benchmarks import report
 from validation import accuracy
 from validation.runner import Table, geometric_mean, progress, run
@@ -30,7 +29,6 @@ ROWS = "accuracy-cpu.json"
 SETTINGS = list(itertools.product((20, 200, 2000), (10_000, 1_000_000), (1.0, 4.0)))
 QUICK = SETTINGS[:2]
 DIFFERENCES = np.geomspace(0.001, 1, 61)
-NAMES = ("InvN", "MLE*", "InvP", "Emp. Bayes", "oracle")
 
 
 def bound(size: int, users: int, epsilon: float, difference: float) -> float:
@@ -52,21 +50,6 @@ def bound(size: int, users: int, epsilon: float, difference: float) -> float:
     return size * (difference / size) ** 2 * float(np.average(unknown, weights=weights))
 
 
-@jax.jit
-def errors(keys: jax.Array, shares: jax.Array, num_users: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """Squared errors `[seeds, estimators and the inversion]` against the population."""
-
-    def one(key: jax.Array) -> jax.Array:
-        _, counts = rrjax.simulate.collect(key, shares, num_users, epsilon)
-        closest = rrjax.empirical_bayes(counts, epsilon, estimand="distribution").theta
-        told = accuracy.oracle(counts, epsilon, shares, "distribution")
-        others = [estimator(counts, epsilon) for estimator in (rrjax.inv_n, rrjax.mle_star, rrjax.inv_p)]
-        estimates = [*others, closest, told, rrjax.inv(counts, epsilon)]
-        return jnp.stack([rrjax.metrics.squared_error(each, shares) for each in estimates])
-
-    return jax.lax.map(one, keys)
-
-
 def measure(settings: Sequence[tuple[int, int, float]], num_seeds: int) -> list[dict[str, Any]]:
     rows = []
     for size, users, epsilon in settings:
@@ -76,7 +59,8 @@ def measure(settings: Sequence[tuple[int, int, float]], num_seeds: int) -> list[
         signs = np.where(np.arange(size) % 2, -1, 1)
         shares = jnp.asarray((1 + DIFFERENCES[hardest] * signs) / size, jnp.float32)
         keys = jax.random.split(jax.random.key(size), num_seeds)
-        found = np.asarray(errors(keys, shares, jnp.int32(users), jnp.float32(epsilon)), float)
+        found, _ = accuracy.errors(keys, shares, jnp.int32(users), jnp.float32(epsilon))
+        found = np.asarray(found, float)[:, 1, 0]  # squared errors against the population
         deviation = found.std(0, ddof=1) / math.sqrt(num_seeds) / bounds[hardest]
         rows.append(
             {"K": size, "N": users, "epsilon": epsilon, "difference": DIFFERENCES[hardest], "bound": bounds[hardest]}
@@ -94,7 +78,7 @@ def beside_bound(rows: list[dict[str, Any]]) -> Table:
         lines.append([head, f"{row['difference']:.2g}", f"{row['bound'] / row['mean'][-1]:.3f}", *told])
     return Table(
         "Squared error over a bound that no estimator beats",
-        ["K, N, ε", "δ", "bound over the inversion's error", *NAMES],
+        ["K, N, ε", "δ", "bound over the inversion's error", *accuracy.NAMES],
         lines,
         "Shares (1 ± δ)/K, against the population. The bound knows δ and the pairs; the oracle knows the set of shares "
         "and no pairs.",

@@ -20,7 +20,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.sums import ROW, accurate_sum, filled_up, two_sum
+from rrjax.numerics.sums import ROW, accurate_sum, corrected, filled_up, two_sum
 
 _PARTS = 16
 """Least number of slices that a long sum of a matrix product adds at a time; less than twice as many at most."""
@@ -136,7 +136,7 @@ def _transposed_times(matrix, vector):
         return two_sum(sums, (_summed(rows[turn], weights[turn], 0), zeros))
 
     total, error = lax.fori_loop(0, rows.shape[0], add, with_sharding_of((zeros, zeros), (matrix, vector)))
-    return jnp.where(jnp.isfinite(error), total + error, total)  # among infinite terms the errors are inf − inf
+    return corrected(total, error)
 
 
 def _summed(matrix, vector, axis):

@@ -29,7 +29,7 @@ from rrjax.data.mixture import Mixture, Reports, as_mixture
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import by_platform, with_sharding_of
-from rrjax.numerics.sums import accurate_sum, expm1_epsilon, two_sum
+from rrjax.numerics.sums import accurate_sum, corrected, expm1_epsilon, two_sum
 
 
 @exportable
@@ -253,22 +253,23 @@ def rounding_of_score(
     return 16 * jnp.finfo(theta.dtype).eps * jnp.max(slopes(theta, counts, epsilon))
 
 
-class Read(NamedTuple):
-    """What a certificate reads of θ, of slopes that may lack a factor, and of the mass lost by negative entries."""
+class Readings(NamedTuple):
+    """What a certificate reads, scalars: of θ, of slopes that may lack a factor, of the terms of `_lost`."""
 
     mean: Float[Array, ""]
     """Σ θ·slope."""
     total: Float[Array, ""]
     """Σ θ."""
     lost: Float[Array, ""]
+    """The sum of the terms."""
     steepest: Float[Array, ""]
+    """The largest slope; the next two are the largest and the least on the support."""
     highest: Float[Array, ""]
-    """Of the support, and its lowest."""
     lowest: Float[Array, ""]
     least: Float[Array, ""]
     """The least θ."""
 
-    def times(self, factor: Float[Array, ""]) -> Read:
+    def times(self, factor: Float[Array, ""]) -> Readings:
         """With slopes times a positive factor."""
         slopes = {name: getattr(self, name) * factor for name in ("mean", "steepest", "highest", "lowest")}
         return self._replace(**slopes)
@@ -278,7 +279,7 @@ def _apart(theta, slope, lost):
     supported = theta > 0
     extremes = jnp.max(jnp.where(supported, slope, -jnp.inf)), jnp.min(jnp.where(supported, slope, jnp.inf))
     sums = accurate_sum(theta * slope), accurate_sum(theta), jnp.sum(lost)
-    return Read(*sums, jnp.max(slope), *extremes, jnp.min(theta))
+    return Readings(*sums, jnp.max(slope), *extremes, jnp.min(theta))
 
 
 @jax.custom_jvp
@@ -294,7 +295,7 @@ def _at_once(theta, slope, lost):
     mean, missed, total, left, lost, steepest, highest, lowest, least = lax.reduce(
         (*sums, *most), initial, _sums_and_extremes, (0,)
     )
-    return Read(mean + missed, total + left, lost, steepest, highest, -lowest, -least)
+    return Readings(corrected(mean, missed), corrected(total, left), lost, steepest, highest, -lowest, -least)
 
 
 def _sums_and_extremes(a, b):
@@ -314,7 +315,7 @@ def _certificate(theta, counts, epsilon):
     lost = _lost(theta, e1)
 
     def of_shares():
-        return _apart(theta, slopes(theta, counts, epsilon), lost)
+        return _apart(theta, _slopes(theta, weights / total, e1, e1, usable), lost)
 
     def of_counts():
         # Divided last, so that the sum need not be known before. A count times e1 may be beyond the largest float.

@@ -35,7 +35,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from rrjax.data.arguments import float_of
 from rrjax.numerics.sharding import by_platform, take_at, with_sharding_of
-from rrjax.numerics.sums import accurate_sum, split_product, two_sum
+from rrjax.numerics.sums import accurate_sum, corrected, split_product, two_sum
 
 Solver: TypeAlias = Literal["auto", "newton", "sort"]
 
@@ -195,7 +195,7 @@ def clip(counts: Shaped[Array, " K"], rule: Rule) -> Float[Array, " K"]:
     number = jnp.asarray(counts.shape[0], counts.dtype)
     if jnp.issubdtype(counts.dtype, jnp.integer):
         level = rule.exact(jnp.sum(counts), number)
-        return _fill_integers(counts, level, *_active(counts, level.level)[0])
+        return _fill_integers(counts, level, *_active(counts, level.level))
     return _fill_floats(counts, rule.weigh(accurate_sum(counts), number, jnp.max(counts)))
 
 
@@ -212,17 +212,20 @@ def _fill_floats(counts, level):
     return above / accurate_sum(above)
 
 
-def _active(counts, *levels):
-    """Sum and number of the counts that reach each level, all in one reduction.
+def _active(counts, level):
+    """Sum and number of the counts that reach a level."""
+    mask = counts >= level
+    return _summed(jnp.where(mask, counts, 0), mask.astype(counts.dtype))
+
+
+def _summed(*terms):
+    """The sums of vectors, all in one reduction.
 
     XLA vectorizes it on a CPU; two separate reductions would take four times as long there. On a GPU it is one kernel
     that reads the counts once.
     """
-    zero = jnp.zeros((), counts.dtype)
-    masks = [counts >= level for level in levels]
-    terms = [term for mask in masks for term in (jnp.where(mask, counts, 0), mask.astype(counts.dtype))]
-    sums = lax.reduce(terms, [zero] * len(terms), lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (0,))
-    return list(zip(sums[::2], sums[1::2], strict=True))
+    zeros = [jnp.zeros((), term.dtype) for term in terms]
+    return lax.reduce(list(terms), zeros, lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (0,))
 
 
 def _newton_integers(counts, rule, start):
@@ -235,7 +238,7 @@ def _newton_integers(counts, rule, start):
 
 
 def _turn_by_turn(counts, rule, state):
-    return fixed_point(lambda level: _active(counts, level)[0], rule.exact, state)
+    return fixed_point(functools.partial(_active, counts), rule.exact, state)
 
 
 def _many_levels(counts, rule, state):
@@ -325,8 +328,7 @@ def _sums_and_numbers(terms, masks, counts):
     each = range(len(masks))
     units = [jnp.where(masks[at], jnp.uint32(1 << bits * at % 32), 0) for at in each]
     words = [functools.reduce(jnp.add, units[first : first + 32 // bits]) for first in each[:: 32 // bits]]
-    zeros = [jnp.zeros((), term.dtype) for term in (*terms, *words)]
-    sums = lax.reduce([*terms, *words], zeros, lambda a, b: [x + y for x, y in zip(a, b, strict=True)], (0,))
+    sums = _summed(*terms, *words)
     words = sums[len(terms) :]
     numbers = (words[at * bits // 32] >> (at * bits % 32) & jnp.uint32(2**bits - 1) for at in each)
     return sums[: len(terms)], [number.astype(counts.dtype) for number in numbers]
@@ -393,7 +395,7 @@ def _newton_floats(counts, rule):
             mask = counts > cut
             terms = jnp.where(mask, counts, 0), jnp.zeros_like(counts), mask.astype(counts.dtype)
             total, error, number = lax.reduce(terms, (zero, zero, zero), _sum_and_number, (0,))
-            level = rule.weigh(jnp.where(jnp.isfinite(error), total + error, total), number, largest)
+            level = rule.weigh(corrected(total, error), number, largest)
             # A part of the state, or it might be computed for every count.
             return (level, _largest_outside(level)), number
 

@@ -25,7 +25,6 @@ from rrjax.data.arguments import (
     count_summary,
     float_dtype,
 )
-from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.estimators.closed_form import inv_p, mle_star
@@ -36,10 +35,11 @@ from rrjax.inference.marginal_tests import (
     as_tallies,
     equality_of_tallies,
     linear_trend,
+    num_tests_of,
     shuffled,
     trend_of_tallies,
 )
-from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, pearson_rounding, simulable
+from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import refuse_spread, with_sharding_of
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
@@ -56,6 +56,7 @@ def equality_test(
     epsilon: ArrayLike | None = None,
     *,
     num_draws: int = 9999,
+    level: float = 0.05,
 ) -> HypothesisTest:
     r"""Tests whether two or more collections come from the same distribution.
 
@@ -75,6 +76,7 @@ def equality_test(
         counts: `[G, K]`, or a sequence of G arrays `[K]`: integers, the reports per category; or of G tallies.
         epsilon: Scalar, or `[G]`, nats; not with tallies.
         num_draws: Shuffles; none for tallies. Static.
+        level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
         `HypothesisTest`; of tallies a `CategoryTest`, which says which category differs most. The size is at most the
@@ -83,8 +85,8 @@ def equality_test(
         reports or more.
 
     Raises:
-        ValueError: Fewer than two collections, or more than 1024; of different K or labels; a wrong shape or dtype; no
-            draws.
+        ValueError: Fewer than two collections, or more than 1024; of different K or labels; a wrong shape or dtype; a
+            level outside (0, 1), or too few draws for it.
 
     Example:
         >>> import jax, rrjax
@@ -103,7 +105,7 @@ def equality_test(
         logic of inductive inference", 1935, for the exact test of a table.
     """
     check_key(key)
-    num_draws = as_integer(num_draws, "num_draws", 1)
+    check_draws(num_draws, level)
     if tallies := as_tallies(counts, epsilon, MOST_ROWS):
         return equality_of_tallies(key, tallies, alike(tallies))
     counts = _as_collections(counts)
@@ -118,6 +120,7 @@ def trend_test(
     *,
     category: int | Int[Array, ""] | None = None,
     num_draws: int = 9999,
+    level: float = 0.05,
 ) -> HypothesisTest:
     r"""Tests whether shares rise or fall over ordered collections.
 
@@ -139,13 +142,15 @@ def trend_test(
         times: `[G]`, times of the collections, or any scores; 0, 1, … by default.
         category: Scalar integer, 0 … K − 1, traced; or None for all.
         num_draws: Shuffles. Static.
+        level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
         `HypothesisTest`; of all categories of tallies a `CategoryTest`. The size is at most the level for all N, K, ε
         and θ. All NaN for unusable counts or ε, a collection without reports, or times that are not finite.
 
     Raises:
-        ValueError: As `equality_test`; a wrong number of times, or times that are all the same; no such category.
+        ValueError: As `equality_test`; a wrong number of times, or times that are all the same; no such category; too
+            few draws for the level divided by the number of categories of tallies.
 
     Example:
         >>> import jax, rrjax
@@ -161,7 +166,8 @@ def trend_test(
     tallies = as_tallies(counts, epsilon, MOST_ROWS)
     stacked = None if tallies else _as_collections(counts)
     groups, size = (len(tallies), tallies[0].num_categories) if stacked is None else stacked.shape
-    num_draws = as_integer(num_draws, "num_draws", 1)
+    tests = 1 if stacked is not None or category is not None else num_tests_of(tallies)
+    check_draws(num_draws, level, tests if isinstance(tests, int) else size)
     times, known = as_known_numbers(np.arange(groups) if times is None else times, "times", groups, "collections")
     if known is not None:
         if not np.isfinite(known).all() or np.ptp(known) == 0:
@@ -176,7 +182,7 @@ def trend_test(
 
 
 def independence_test(
-    key: Array, counts: ArrayLike, epsilon: ArrayLike | None = None, *, num_draws: int = 9999
+    key: Array, counts: ArrayLike, epsilon: ArrayLike | None = None, *, num_draws: int = 9999, level: float = 0.05
 ) -> HypothesisTest:
     r"""Tests whether two attributes of the same users are independent.
 
@@ -194,6 +200,7 @@ def independence_test(
         counts: `[K, L]`, integers: how many users reported i for the first attribute and j for the second.
         epsilon: Scalar, nats, for pairs that were randomized as one; None for two randomizations.
         num_draws: Shuffles. Static.
+        level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
         `HypothesisTest` with Pearson's statistic of the table. The size is at most the level for all margins. For pairs
@@ -201,7 +208,8 @@ def independence_test(
         three settings with nearly empty cells, or with ε near zero. NaN for negative counts, or no reports.
 
     Raises:
-        ValueError: A wrong shape or dtype, K or L < 2, both above 1024, or no draws.
+        ValueError: A wrong shape or dtype, K or L < 2, both above 1024, a level outside (0, 1), or too few draws for
+            it.
 
     Example:
         >>> import jax, rrjax
@@ -214,7 +222,7 @@ def independence_test(
         fit and other problems of significance", 1951.
     """
     check_key(key)
-    num_draws = as_integer(num_draws, "num_draws", 1)
+    check_draws(num_draws, level)
     counts = counts if isinstance(counts, jax.Array) else np.asarray(counts)
     if counts.ndim != 2 or min(counts.shape) < 2:
         raise ArgumentError(

@@ -15,13 +15,12 @@ from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
 from rrjax import simulate
 from rrjax.data.arguments import as_counts_and_epsilon, as_distribution, check_key, float_dtype, is_distribution
-from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally
 from rrjax.estimators.closed_form import mle_star
 from rrjax.estimators.maximum_likelihood import mle as maximum_likelihood
 from rrjax.inference.marginal_tests import ROUNDING_OF_SUM, fit_of_tally
-from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, pearson_rounding, simulable
+from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
@@ -42,6 +41,7 @@ def likelihood_ratio_test(
     *,
     null: NullLaw = "simulated",
     num_draws: int = 9999,
+    level: float = 0.05,
 ) -> HypothesisTest:
     r"""Tests whether the users are drawn from a given θ₀.
 
@@ -63,13 +63,15 @@ def likelihood_ratio_test(
         theta: `[K]`, the hypothesis θ₀, a distribution.
         null: As above.
         num_draws: Simulated statistics. Static.
+        level: The level that the p-value will be compared with, in (0, 1), at least 1/(num_draws + 1). Static.
 
     Returns:
         `HypothesisTest`, the statistic to some machine epsilons of itself. All NaN for unusable counts or ε, for 2³¹
         reports or more, and (under tracing) for a θ₀ that is no distribution.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, an unknown null, or no draws.
+        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, an unknown null, a level outside (0, 1), or too
+            few draws for it.
 
     Example:
         >>> import jax, rrjax
@@ -92,7 +94,7 @@ def likelihood_ratio_test(
         )
     if null not in ("simulated", "chi-bar-square"):
         raise ArgumentError(f"null must be 'simulated' or 'chi-bar-square', got {null!r}", argument="null")
-    num_draws = as_integer(num_draws, "num_draws", 1)
+    check_draws(num_draws, level)
     counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     theta = _as_hypothesis(theta, counts.shape[0])
     return _test_ratio(key, counts, epsilon, theta, null, num_draws)
@@ -184,6 +186,7 @@ def goodness_of_fit_test(
     *,
     mechanism: Mechanism | None = None,
     num_draws: int = 9999,
+    level: float = 0.05,
 ) -> HypothesisTest:
     r"""Tests whether reports fit a given distribution, or any distribution at all.
 
@@ -207,6 +210,7 @@ def goodness_of_fit_test(
         mechanism: The mechanism of a tally, if known: for the sum of the shares, and because two categories are one
             test if every report supports one of the two.
         num_draws: Simulated collections; none for a tally. Static.
+        level: The level that the p-value will be compared with, in (0, 1). Static.
 
     Returns:
         `HypothesisTest`; of a tally a `CategoryTest`, which says which category differs most. With θ₀ its size is at
@@ -215,7 +219,8 @@ def goodness_of_fit_test(
         unusable counts or ε, 2³¹ reports or more (of counts), and (under tracing) for a θ₀ that is no distribution.
 
     Raises:
-        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, or no draws.
+        ValueError: A wrong shape or dtype, K < 2, a θ₀ off the simplex, a level outside (0, 1), or too few draws for
+            it.
 
     Example:
         >>> import jax, rrjax
@@ -236,7 +241,7 @@ def goodness_of_fit_test(
         the least favourable point of a cone.
     """
     check_key(key)
-    num_draws = as_integer(num_draws, "num_draws", 1)
+    check_draws(num_draws, level)
     if isinstance(counts, Tally):
         given = None if theta is None else _as_hypothesis(theta, counts.num_categories)
         return fit_of_tally(counts, epsilon, given, mechanism)

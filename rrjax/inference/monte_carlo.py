@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from rrjax.data.arguments import as_probability, check_key, count_summary, float_dtype
 from rrjax.data.categories import as_integer
+from rrjax.data.errors import ArgumentError
 from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.solvers import without_derivative
 
@@ -76,6 +78,22 @@ def monte_carlo_test(
     p_value = (1 + as_large) / (1 + num_draws)
     found = HypothesisTest(statistic, p_value, jnp.sqrt(p_value * (1 - p_value) / num_draws), null.method)
     return jax.tree.map(lambda leaf: jnp.where(jnp.isnan(statistic), jnp.nan, leaf), found)
+
+
+def check_draws(num_draws: int, level: float, num_tests: int = 1) -> None:
+    """Raises `ValueError` if no p-value from `num_draws` can be as small as the level, or if either is invalid.
+
+    The p-value of each of several tests is multiplied by their number.
+    """
+    as_probability(level, "level", 0.05)
+    num_draws = as_integer(num_draws, "num_draws", 1)
+    if (num_draws + 1) * level < num_tests:
+        each = "" if num_tests == 1 else f" and {num_tests:,} categories"
+        raise ArgumentError(
+            f"num_draws = {num_draws} is too few for the level {level:g}{each}: the least p-value would be "
+            f"{num_tests / (num_draws + 1):.2g}; take at least {int(np.ceil(num_tests / level)) - 1}",
+            argument="num_draws",
+        )
 
 
 def simulable(counts: Int[Array, "*s"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:

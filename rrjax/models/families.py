@@ -27,12 +27,12 @@ from rrjax.data.arguments import (
     largest_gap,
     unscaled,
 )
-from rrjax.data.categories import as_integer, check_num_categories
+from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
 from rrjax.inference.distribution_tests import ratio
-from rrjax.inference.monte_carlo import HypothesisTest, Null, monte_carlo_test, simulable
+from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, simulable
 from rrjax.models.results import require
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.solvers import ascend, cholesky_factor, cholesky_solve
@@ -167,6 +167,7 @@ def family_test(
     epsilon: ArrayLike,
     *,
     num_draws: int = 199,
+    level: float = 0.05,
 ) -> HypothesisTest:
     """Tests whether the users are drawn from a distribution of a family: a parametric bootstrap.
 
@@ -181,13 +182,14 @@ def family_test(
         counts: `[K]`, integers, the reports per category.
         epsilon: Scalar, nats.
         num_draws: Number of simulated collections, each fitted. Static.
+        level: The level of the test, to check that the draws are enough for it. Static.
 
     Returns:
         `HypothesisTest`. All NaN for unusable counts or ε, and if there is no fit. A simulated collection without a fit
         counts as at least as extreme.
 
     Raises:
-        ValueError: As `fit_family`, or no draws.
+        ValueError: As `fit_family`, or too few draws for the level.
 
     Example:
         >>> import jax, rrjax
@@ -199,7 +201,7 @@ def family_test(
         True
     """
     check_key(key)
-    num_draws = as_integer(num_draws, "num_draws", 1)
+    check_draws(num_draws, level)
     counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
     start, family = _as_start(log_shares, start, counts.shape[0], epsilon.dtype)
     # Outside of the jitted rest, because `fit_family` has compiled it before.

@@ -82,6 +82,11 @@ def _compensated(terms, errors):
     return lax.reduce((terms, errors), (zero, zero), two_sum, (terms.ndim - 1,))
 
 
+def corrected(total: Float[Array, "*s"], error: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """A sum of `two_sum` with its rounding errors added; among infinite terms these are inf − inf, and left out."""
+    return jnp.where(jnp.isfinite(error), total + error, total)
+
+
 def _quarters(x):
     """The sums of four terms each, so that fewer scalar TwoSums remain, which are most of the cost on a CPU."""
     size = -(-x.shape[0] // 4)
@@ -109,15 +114,14 @@ def accurate_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
         rows = filled_up(x, ROW)
         rows = rows.reshape(rows.shape[0] // ROW, ROW)
         total, error = _compensated(*_compensated(rows, jnp.zeros_like(rows)))
-        return jnp.where(jnp.isfinite(error), total + error, total)
+        return corrected(total, error)
     return by_platform(x, cpu=_sum_of_quarters, elsewhere=_sum_at_once)
 
 
 def _sum_at_once(x):
     """In the shape of x, so that a GPU computes its terms and other sums of them in the same pass."""
     total, error = _compensated(x, jnp.zeros_like(x))
-    # Among infinite terms the errors are inf − inf.
-    return jnp.where(jnp.isfinite(error), total + error, total)
+    return corrected(total, error)
 
 
 def _sum_of_quarters(x):
@@ -130,7 +134,7 @@ def _sum_of_quarters(x):
     whole, remainder = x[: rows * ROW].reshape(rows, ROW), x[rows * ROW :]
     total, error = _compensated(*_compensated(whole, jnp.zeros_like(whole)))
     total, error = two_sum((total, error), _compensated(remainder, jnp.zeros_like(remainder)))
-    return jnp.where(jnp.isfinite(error), total + error, total)
+    return corrected(total, error)
 
 
 @accurate_sum.defjvp

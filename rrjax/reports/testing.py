@@ -121,7 +121,7 @@ class Simulation:
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of the tests of `rrjax.inference`."""
-        return {"num_draws": self.most_draws}
+        return {"num_draws": self.most_draws, "level": self.significance}
 
     def outcome(
         self, question: str, result: inference.HypothesisTest, if_so: str, if_not: str, log_least: float, **more: Any

@@ -263,10 +263,9 @@ def test_looking_ahead_ends_at_the_threshold_and_never_above(num_categories):
                 assert least <= state[0] <= state[1].level <= threshold
                 looks[-1] += 1
             assert state[0] == threshold
-    # Nine of ten need one look, and all but one or two in a hundred a second at most; five standard errors of 400
-    # problems are .075 and .04.
+    # Nine of ten need one look, and all but one in a hundred two at most, less five standard errors of 400 problems.
     assert np.mean(np.array(looks) == 1) >= 0.825
-    assert np.mean(np.array(looks) <= 2) >= 0.94
+    assert np.mean(np.array(looks) <= 2) >= 0.965
 
 
 @every_solve

@@ -363,9 +363,11 @@ def test_results_say_what_they_are(name):
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_no_draws(name):
+def test_too_few_draws_and_levels_that_are_none(name):
     with refused("num_draws"):
-        TESTS[name](num_draws=0)
+        TESTS[name](num_draws=18)
+    with refused("level"):
+        TESTS[name](level=0)
 
 
 @pytest.mark.long

@@ -130,6 +130,8 @@ def test_a_yes_or_a_no_is_one_test(design):
     assert float(equality_test(KEY, apart).p_value) > 1.9 * table
     trend = trend_test(KEY, tallies, num_draws=19)
     assert float(trend.p_value) == pytest.approx(0.05)
+    with refused("num_draws"):
+        trend_test(KEY, apart, num_draws=19)
     shares = np.asarray(design.rates.q + design.rates.d * np.array([0.3, 0.7]))
     fit = goodness_of_fit_test(KEY, tallies[0], theta=[0.3, 0.7])
     support = np.asarray(tallies[0].support)
@@ -286,7 +288,7 @@ def test_a_trend_of_one_category_is_that_of_its_table():
         (lambda t: equality_test(KEY, [t, [5, 3, 2]]), "counts"),
         (lambda t: equality_test(KEY, [[5, 3, 2], [5, 3, 2]]), "epsilon"),
         (lambda t: equality_test(KEY, [t, Tally([5, 3], num_users=10, p=0.5, q=0.2)]), "counts"),
-        (lambda t: trend_test(KEY, [t, t], num_draws=0), "num_draws"),
+        (lambda t: trend_test(KEY, [t, t], num_draws=58), "num_draws"),
         (lambda t: trend_test(KEY, [t, t], times=[1, 1]), "times"),
         (lambda t: quantile(t, 1.0), "epsilon"),
         (lambda t: rrjax.inference.likelihood_ratio_test(KEY, t, 1.0, [0.5, 0.3, 0.2]), "counts"),

@@ -519,7 +519,7 @@ def test_reports_of_another_mechanism():
         (lambda: fit_family(lambda p: jnp.zeros(3, FLOAT), (), [1, 2, 3], 1.0), "start"),
         (lambda: fit_family(lambda p: 0 * p * jnp.arange(3, dtype=FLOAT), 1.0, [1, 2, 3], 1.0), "start"),
         (lambda: fit_family(ZIPF, 1.0, [1] * 20), "epsilon"),
-        (lambda: family_test(jax.random.key(0), ZIPF, 1.0, [1] * 20, 1.0, num_draws=0), "num_draws"),
+        (lambda: family_test(jax.random.key(0), ZIPF, 1.0, [1] * 20, 1.0, num_draws=3), "num_draws"),
         (lambda: fit_dirichlet(jax.random.key(0), [1, 2], 1.0), "counts"),
         (lambda: fit_dirichlet(jax.random.key(0), [[1, 2], [0, 0]], 1.0), "counts"),
         (lambda: fit_dirichlet(jax.random.key(0), [[1, 2], [3, 4]], 1.0, num_draws=1), "num_draws"),
