@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rrjax.data.errors import DataError
+from rrjax.data.errors import ArgumentError, DataError
 from rrjax.io.database import Connection, connect, explaining, identifier, parquet, parquet_record, some
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import TALLY_KEY, Metadata
@@ -356,6 +356,7 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
         mechanism: Mechanism of the reports, of `rrjax.mechanisms.MECHANISMS`. None stores only the rates.
 
     Raises:
+        ArgumentError: What `read_tally` or `load_tally` return: their tally is an attribute.
         DataError: Another format, a mechanism without a name in files, with other rates or another K than the tally, or
             a file that cannot be written.
 
@@ -373,6 +374,9 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     if not os.fspath(path).lower().endswith(".parquet"):
         message = f"{os.fspath(path)}: a tally is written as .parquet, which has a place for its rates."
         raise DataError(message, file=path)
+    if isinstance(tally, Tallied | StoredTally):
+        problem = f"is a {type(tally).__name__}, which holds one: give its .tally, and its .mechanism after it"
+        raise ArgumentError.about("tally", problem)
     support, number = np.asarray(tally.support), np.asarray(tally.num_users)
     if support.ndim != 1:
         raise DataError(f"{os.fspath(path)}: a file holds one tally, not those of shape {support.shape}.", file=path)

@@ -361,7 +361,11 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
             whole = label_text(each).strip()
             name, equals, held = (part.strip() for part in whole.partition("="))
             # Labels may hold equals signs.
-            named.append((name, held) if equals and (held in places or whole not in places) else (whole, whole))
+            by_name = bool(equals) and (held in places or whole not in places)
+            if by_name and not name:
+                problem = f"{whole!r} has no name before its equals sign: write it as NAME{whole}, or without the sign"
+                raise refusal("group", f"{option('group')}: {problem}", value=whole)
+            named.append((name, held) if by_name else (whole, whole))
         else:
             labels = [*map(label_text, each)]
             named.append((", ".join(labels), labels))
@@ -369,6 +373,9 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
     for name, held in named:
         if (limits := _range_in(held, places)) is not None:
             (first, last), numbers = limits, np.asarray([*map(float, places)])
+            if first > last:
+                problem = f"{held} runs from {first:g} down to {last:g}: write the smaller number first"
+                raise refusal("group", f"{option('group')} {name!r}: {problem}", value=held)
             members = (numbers >= first) & (numbers <= last)
             within = np.flatnonzero(members)
             if len(within) and (-np.inf < first < np.nanmin(numbers) or np.nanmax(numbers) < last < np.inf):

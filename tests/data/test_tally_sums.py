@@ -14,6 +14,7 @@ from refusals import refused
 import rrjax
 from rrjax import RandomizedResponse, Tally
 from rrjax.data.categories import Fingerprint
+from rrjax.data.errors import ArgumentError
 from rrjax.io import DataError, load_tally, save_tally
 from rrjax.io.domain import Domain
 from rrjax.mechanisms import MECHANISMS, Warner
@@ -155,6 +156,10 @@ def test_what_cannot_be_stored_or_read_is_refused(tmp_path):
         with pytest.raises(DataError):
             save_tally(tmp_path / "tally.parquet", tally, mechanism)
     file = tmp_path / "other.parquet"
+    save_tally(file, tally)
+    with refused(error=ArgumentError, argument="tally"):
+        save_tally(file, load_tally(file))
+    file.unlink()
     rrjax.io.write_table(file, {"label": np.arange(2), "support": np.arange(2)})
     with refused(error=DataError, file=str(file)):
         load_tally(file)

@@ -197,6 +197,8 @@ def test_statements_about_reports_that_contradict_their_mechanism_say_so():
         ("population", {"by": "region", "population": {"north": -1, "south": 1}}),
         ("group", {"group": "x=7:9"}),
         ("group", {"group": {"x": [1, 12]}}),
+        ("group", {"group": "x=3:1"}),
+        ("group", {"group": "=1"}),
         ("group", {"group": ["x=1", "x=2"]}),
         ("by", {"by": "visits"}),
         ("by", {"by": "weight"}),
