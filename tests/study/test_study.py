@@ -2,13 +2,10 @@
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
-import types
 import warnings
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +17,6 @@ from refusals import refused
 import rrjax
 from rrjax.study import Study, StudyError
 from rrjax.study.checkpoint import Checkpoint, Part
-from rrjax.study.functions import identity_of
 
 xr = pytest.importorskip("xarray")
 
@@ -448,67 +444,6 @@ def test_what_makes_no_sense_is_refused(changes, argument):
         run(**changes)
 
 
-ANYTHING = ("true", '"a"', "nan", "-1", "[]", "[1, 1]", '[1, "a"]', "[[1], [2, 3]]", "1979-05-27", "{}", "{a = 1}",
-            '"os:path"', '"a:b"', '":"', f"1{'0' * 400}", '["inv", "INV"]', "{a = [1, 2], b = [1]}")  # fmt: skip
-ARGUMENTS = ("estimators", "mechanism", "num_categories", "num_users", "epsilon", "zipf", "distributions", "users",
-             "num_seeds", "estimand", "metrics", "seed", "quantiles", "keep_seeds", "batch_size")  # fmt: skip
-GOOD = {("quantiles", "[]"), ("keep_seeds", "true")}
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("name", ARGUMENTS)
-def test_files_of_anything_are_refused_by_argument_and_file(name, tmp_path):
-    file = tmp_path / "own.toml"
-    given = {"estimators": '"inv"', "num_users": "20", "epsilon": "1", "num_seeds": "2"}
-    given |= {} if name in ("distributions", "users") else {"zipf": "1", "num_categories": "4"}
-    for value in ANYTHING:
-        file.write_text("".join(f"{key} = {text}\n" for key, text in (given | {name: value}).items()))
-        if (name, value) in GOOD:
-            continue
-        with pytest.raises(StudyError) as caught:
-            rrjax.study.read_study(file)
-        assert caught.value.argument in {name, "num_categories" if "[" in value else name}, (value, caught.value)
-        assert caught.value.file == file
-        said = str(caught.value)
-        assert str(file) in said
-        # In the words of TOML, which names its tables and keys.
-        assert name in said or "num_categories" in said
-        assert not re.search(r"\b(True|False|None|NoneType|dict|list|tuple|datetime|date\(|float64)\b|<|\{'", said), (
-            said
-        )
-
-
-@pytest.mark.once
-def test_files_that_are_no_studies_are_refused_by_file(tmp_path):
-    file = tmp_path / "own.toml"
-    text = 'estimators = "inv"\nnum_categories = 4\nnum_users = 9\nepsilon = 1\nzipf = 1\nnum_seeds = 2\n'
-    for content, argument in (
-        (b"", "estimators"),
-        (b"\xff\xfe\x00", None),
-        (b"a = = 1", None),
-        (text.encode("utf-16"), None),
-        ((text + "epsilom = 2").encode(), "epsilom"),
-        ((text + "epsilon = 2").encode(), None),  # twice
-        (text.replace("epsilon = 1\n", "").encode(), "epsilon"),
-        ((text + "[distributions]\na = [0, 0, 0, 0]\n").replace("zipf = 1\n", "").encode(), "distributions"),
-    ):
-        file.write_bytes(content)
-        with refused(argument, error=StudyError, file=file):
-            rrjax.study.read_study(file)
-    for path in (tmp_path, tmp_path / "missing.toml"):
-        with refused(error=StudyError, file=path):
-            rrjax.study.read_study(path)
-    file.write_bytes(b"\xef\xbb\xbf" + text.encode())  # as some editors write
-    assert rrjax.study.read_study(str(file))[0].num_users == (9,)
-
-
-def test_fixed_users_must_be_integers():
-    with refused("users", error=StudyError, value="a"):
-        Study(estimators="inv", epsilon=1.0, users={"a": [0.5, 0.5]})
-    with refused("users", error=StudyError):
-        Study(estimators="inv", epsilon=1.0, users={"a": [1, 2], "b": [2, 2]})
-
-
 @pytest.mark.long
 @pytest.mark.once
 def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
@@ -530,98 +465,6 @@ def test_infinite_divergences_have_infinite_means():
         metrics=["kl"], estimators=["mle_star", "inv", "base_pos"], num_users=50, num_categories=20, epsilon=1
     )
     assert np.isnan(improper.kl.sel(estimator=["inv", "base_pos"]).values).all()  # no distributions
-
-
-_FACTOR = 1.0
-
-
-def _uses_a_global(counts, epsilon):
-    return rrjax.inv(counts, epsilon) * _FACTOR
-
-
-def _uses_a_module(counts, epsilon):
-    return rrjax.inv(counts, epsilon) * helpers.factor()  # noqa: F821 - which the test brings
-
-
-class Scaled:
-    __hash__ = None  # as of a plain dataclass
-
-    def __init__(self, factor):
-        self.factor = factor
-
-    def __call__(self, counts, epsilon):
-        return rrjax.inv(counts, epsilon) * self.factor
-
-    def method(self, counts, epsilon):
-        return self(counts, epsilon)
-
-
-class Inherits(Scaled):
-    def extra(self):
-        """A method of its own, which `__call__` might use."""
-
-
-def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
-    def holding(value):
-        return lambda counts, epsilon: rrjax.inv(counts, epsilon) * value
-
-    def by_default(value):
-        def function(counts, epsilon, value=value):
-            return rrjax.inv(counts, epsilon) * value
-
-        return function
-
-    def nested(value):
-        inner = holding(value)
-        return lambda counts, epsilon: inner(counts, epsilon)
-
-    def recursive(counts, epsilon):
-        return rrjax.inv(counts, epsilon) if counts.shape else recursive(counts, epsilon)
-
-    pairs = [
-        (holding(1.0), holding(2.0)),
-        (holding(np.ones(3)), holding(np.zeros(3))),
-        (by_default(1.0), by_default(2.0)),
-        (nested(1.0), nested(2.0)),
-        (partial(rrjax.mle_star, solver="sort"), partial(rrjax.mle_star, solver="newton")),
-        (partial(holding(1.0)), partial(holding(2.0))),
-        (Scaled(1.0), Scaled(2.0)),
-        (Scaled(1.0).method, Scaled(2.0).method),
-        (jax.jit(holding(1.0)), jax.jit(holding(2.0))),
-        (holding(types.SimpleNamespace(value=1.0)), holding(types.SimpleNamespace(value=2.0))),
-        (holding(types.SimpleNamespace(value=np.zeros(2000))), holding(types.SimpleNamespace(value=np.ones(2000)))),
-        (Inherits(1.0), Scaled(1.0)),
-    ]
-    for one, other in pairs:
-        assert identity_of(one) != identity_of(other)
-    assert identity_of(holding(1.0)) == identity_of(holding(1.0))
-    assert identity_of(recursive) == identity_of(recursive)
-    assert " at 0x" not in identity_of(Scaled(object()))
-    helpers = types.ModuleType("helpers")
-    helpers.factor = lambda: 1.0
-    monkeypatch.setattr(sys.modules[__name__], "helpers", helpers, raising=False)
-    before = identity_of(_uses_a_module)
-    helpers.factor = lambda: 2.0
-    assert identity_of(_uses_a_module) != before
-    before = identity_of(_uses_a_global)
-    monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 2.0)
-    assert identity_of(_uses_a_global) != before
-
-
-@pytest.mark.long
-@pytest.mark.once
-def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
-    def small(estimator, **arguments):
-        study = Study(estimators={"own": estimator}, num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
-        return float(study.run(**arguments).mse.squeeze())
-
-    one = small(Scaled(1.0), folder=tmp_path)
-    assert small(Scaled(1.0), folder=tmp_path) == one
-    with refused("folder", error=StudyError, value=["estimators"]):
-        small(Scaled(0.0), folder=tmp_path)
-    with_global = small(_uses_a_global)
-    monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 0.0)
-    assert small(_uses_a_global) != with_global
 
 
 @pytest.mark.long
@@ -698,49 +541,6 @@ def test_what_another_process_writes_is_left_alone(tmp_path):
     run(folder=tmp_path)
     assert fresh.exists()
     assert not old.exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [
-        ({"metrics": {"epsilon": rrjax.metrics.squared_error}}, "metrics"),
-        ({"metrics": {"a/b": rrjax.metrics.squared_error}}, "metrics"),
-        ({"metrics": {"mse_se": rrjax.metrics.squared_error}}, "metrics"),
-        ({"estimators": {3: "mle_star", "3": "inv_p"}}, "estimators"),
-        ({"estimators": {"inv": "mle_star"}}, "estimators"),
-        ({"metrics": {"nll": "tv"}}, "metrics"),
-        ({"metrics": {"error": "mse"}}, "metrics"),
-        ({"estimators": [3]}, "estimators"),
-        ({"estimators": ["inv", "inv"]}, "estimators"),
-        ({"num_users": [[1], [2, 3]]}, "num_users"),
-        ({"epsilon": 1e-300 if not X64 else 0.0}, "epsilon"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_at_once(change, argument):
-    given = {"estimators": "inv", "num_categories": 3, "num_users": 10, "epsilon": 1.0, "zipf": 1.0, "num_seeds": 2}
-    with refused(argument, error=StudyError):
-        Study(**(given | change))
-
-
-@pytest.mark.long
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [
-        ({"quantiles": ["a"]}, "quantiles"),
-        ({"quantiles": [1.5]}, "quantiles"),
-        ({"batch_size": "1"}, "batch_size"),
-        ({"batch_size": 1.5}, "batch_size"),
-        ({"memory": float("nan")}, "memory"),
-        ({"memory": 1000}, "memory"),
-        ({"keep_seeds": "no"}, "keep_seeds"),
-        ({"devices": []}, "devices"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_a_run(change, argument):
-    study = Study(estimators="inv", num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
-    with refused(argument, error=StudyError):
-        study.run(**change)
 
 
 @pytest.mark.long
