@@ -12,7 +12,7 @@ import rrjax
 from rrjax import io
 from rrjax.cli import show
 from rrjax.cli.options import Explain, Output, ask, flags
-from rrjax.cli.paths import FILLS, own_files
+from rrjax.cli.paths import FILLS, check_own_files, remembering
 from rrjax.cli.randomization import make_reports
 from rrjax.cli.randomize import show_made
 from rrjax.cli.reading import Files, Reading, read_collection
@@ -53,7 +53,8 @@ def demo(
     table, figure = folder / "estimate.csv", folder / "estimate.png"
     make_folder(folder)
     check_writable(reports, over=("simulated",))
-    with own_files(folder, "demo", lambda: (values, reports, table, figure), "--folder"):
+    check_own_files(folder, "demo", (values, reports, table, figure), "--folder")
+    with remembering(folder, "demo"):
         _write_population(values, categories, users, exponent, seed)
         show.say(
             f"A population of {users:,} users. Each holds one of {categories:,} items; a few items are frequent and "

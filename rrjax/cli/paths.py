@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -20,7 +20,7 @@ from typer.models import OptionInfo
 
 from rrjax.data.errors import Contradiction, DataError, UsageError, check_installed, reworded
 from rrjax.io.source import identity
-from rrjax.io.write import check_writable, protecting, replacing
+from rrjax.io.write import check_writable, protecting, replacing, telling
 
 
 @dataclass(frozen=True)
@@ -86,37 +86,52 @@ def _files_of(value: Any) -> Iterator[tuple[int, int]]:
                 yield identity(file)
 
 
-@contextlib.contextmanager
-def own_files(
-    folder: Path, name: str, files: Callable[[], Iterable[Path]], flag: str, *, records: bool = True
-) -> Iterator[None]:
-    """A context in which a command writes files into a folder, which then remembers their digests.
+def check_own_files(folder: Path, name: str, files: Iterable[Path], flag: str) -> None:
+    """Refuses a folder that has one of these files, unless the command made it, and it is as it was.
 
-    `files` are those that the command writes, or all that may be among them, asked before and after; `flag` is that of
-    the folder. A file that is there, and that the command did not make or that was changed since, is refused. The
-    digests are in a hidden file of the command's name, if this process `records` them.
+    `flag` is that of the folder. A command knows its files by their digests, which it is `remembering`.
     """
-    record = folder / f".rrjax-{name}.json"
-    try:
-        known = set(json.loads(record.read_text("utf-8"))) - {None}
-    except (OSError, ValueError, TypeError):
-        known = set()
-    odd = next((file for file in files() if os.path.lexists(file) and _digest(file) not in known), None)
+    known = _known(_record(folder, name))
+    odd = next((file for file in files if os.path.lexists(file) and _digest(file) not in known), None)
     if odd is not None:
         raise UsageError.about(
             flag,
             f"{folder} has a file {odd.relative_to(folder)} that `rrjax {name}` did not make, or that was changed "
-            "since: give another folder",
+            "since: give another folder, or rename the file",
             value=folder,
         )
-    try:
-        yield
-    finally:
-        if records and folder.is_dir():
-            known |= {digest for file in files() if (digest := _digest(file)) is not None}
+
+
+@contextlib.contextmanager
+def remembering(folder: Path, name: str) -> Iterator[None]:
+    """A context in which a command writes files; the folder remembers the digest of each before it has its name.
+
+    So a command that was ended at any time knows its files. The digests are in a hidden file of the command's name.
+    """
+    record = _record(folder, name)
+
+    def remember(aside: Path, place: Path) -> None:
+        if place.name == record.name:
+            return
+        known, digest = _known(record), _digest(aside)  # another process may write into the folder
+        if digest is not None and digest not in known:
             # Where it cannot be written, the next run needs another folder.
-            with contextlib.suppress(DataError), replacing(record) as aside:
-                aside.write_text(json.dumps(sorted(known)), "utf-8")
+            with contextlib.suppress(DataError), replacing(record) as written:
+                written.write_text(json.dumps(sorted(known | {digest})), "utf-8")
+
+    with telling(remember):
+        yield
+
+
+def _record(folder: Path, name: str) -> Path:
+    return folder / f".rrjax-{name}.json"
+
+
+def _known(record: Path) -> set[str]:
+    try:
+        return set(json.loads(record.read_text("utf-8"))) - {None}
+    except (OSError, ValueError, TypeError):
+        return set()
 
 
 def _digest(file: Path) -> str | None:

@@ -20,7 +20,7 @@ from rrjax.cli import show
 from rrjax.cli.design import Randomizer
 from rrjax.cli.interrupt import ending_at_once
 from rrjax.cli.options import Explain, Json, estimator_names, flags
-from rrjax.cli.paths import FILLS, READS, own_files
+from rrjax.cli.paths import FILLS, READS, check_own_files, remembering
 from rrjax.cli.reading import PANEL, Files, Reading
 from rrjax.cli.running import Bar, Machine, progress_bar
 from rrjax.data.errors import PeerError, UsageError, check_installed
@@ -304,7 +304,8 @@ class Evaluation:
         """The files that will be written, and all figures that are there."""
         names = [job.name for job in self.jobs] + ["convergence"] * self.has_em
         tables = [self.folder / f"{name}{end}" for name in names for end in (".nc", ".parquet", "-differences.parquet")]
-        figures = [each for each in (self.folder / "figures").glob("*") if each.suffix in (".png", ".pdf")]
+        # Not the hidden, unfinished ones of a run that was killed.
+        figures = [each for each in (self.folder / "figures").glob("[!.]*") if each.suffix in (".png", ".pdf")]
         return [self.folder / "report.html", *tables, *sorted(figures)]
 
     @property
@@ -319,19 +320,14 @@ def _run(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) ->
     """Runs the studies, writes and prints their results."""
     import jax
 
-    make_folder(evaluation.folder)
-    for file in evaluation.files():  # before any work
-        check_writable(file)
-    with own_files(evaluation.folder, "study", evaluation.files, "--out", records=jax.process_index() == 0):
-        _run_and_write(evaluation, machine, json, explain)
-
-
-def _run_and_write(evaluation: Evaluation, machine: Machine, json: bool, explain: bool) -> None:
-    import jax
-
     from rrjax.study import convergence
 
     what, wish, jobs = evaluation.what, evaluation.wish, evaluation.jobs
+    make_folder(evaluation.folder)
+    files = evaluation.files()
+    for file in files:  # before any work
+        check_writable(file)
+    check_own_files(evaluation.folder, "study", files, "--out")
     with progress_bar() as bar, show.lines("Computing …") as lines:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -352,7 +348,8 @@ def _run_and_write(evaluation: Evaluation, machine: Machine, json: bool, explain
     try:
         with show.status("Writing tables …") as status, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            written = _write(evaluation, status)
+            with remembering(evaluation.folder, "study"):
+                written = _write(evaluation, status)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(RESUME) from error
     show.warn(list(dict.fromkeys(str(warning.message) for warning in caught)))

@@ -75,6 +75,7 @@ _KEPT = {
 """What is said of files that results do not replace, by their kind."""
 _INPUTS: ContextVar[Mapping[tuple[int, int], str]] = ContextVar("inputs", default=MappingProxyType({}))
 _NEW: ContextVar[frozenset[Path]] = ContextVar("new", default=frozenset())
+_TELL: ContextVar[Commit | None] = ContextVar("tell", default=None)
 
 
 @contextmanager
@@ -95,6 +96,16 @@ def protecting(inputs: Mapping[tuple[int, int], str]) -> Iterator[None]:
         yield
     finally:
         _INPUTS.reset(token)
+
+
+@contextmanager
+def telling(tell: Commit) -> Iterator[None]:
+    """A context in which `tell` has each complete temporary file, and the path to which it will be moved."""
+    token = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(token)
 
 
 def kind_of(path: str | PathLike[str]) -> str | None:
@@ -155,6 +166,8 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
             if commit is not None:
                 commit(aside, place)
                 committed = True
+            if (tell := _TELL.get()) is not None:
+                tell(aside, place)
             os.replace(aside, place)
         sync_folder(place.parent)
         if over:

@@ -289,6 +289,7 @@ def added(one: Reports, other: Reports) -> Reports:
     counted = first + second
     source = None
     if one.source is not None and other.source is not None:
+        _check_read_alike(one.source, other.source)
         paths: list[Any] = [*one.files.files(), *other.files.files()]
         source = dataclasses.replace(one.source, paths=tuple(paths))
     from_counts = one.from_counts or other.from_counts
@@ -298,6 +299,19 @@ def added(one: Reports, other: Reports) -> Reports:
         return checked(of_design(counted, one.design, source, from_counts))
     tallied = Tallied(counted, one.mechanism, one.tallied.tally + other.tallied.tally, None)
     return checked(Reports(counted, one.epsilon, tallied, source, from_counts))
+
+
+def _check_read_alike(one, other):
+    """Refuses files of which one way of reading would misread some, in a question about single reports."""
+    ways = [
+        {"format": each.file_format(), "missing": {*each.missing}}
+        | {name: getattr(each, name) for name in ("column", "header", "delimiter", "items")}
+        for each in (one, other)
+    ]
+    what = " and ".join(f"{name}=" for name in ways[0] if ways[0][name] != ways[1][name])
+    if what:
+        problem = f"files that are read with different {what} cannot be added: read all alike, or add their counts"
+        raise ArgumentError(f"{problem} (rrjax.Reports.of_counts)", value=other)
 
 
 def _making(metadata):

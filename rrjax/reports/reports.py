@@ -155,7 +155,7 @@ class Reports(ColumnQuestions):
         Of mechanisms whose reports do not name one category the support counts alone are added.
 
         Raises:
-            ArgumentError: They were made otherwise, are the same, or are rounds of the same users.
+            ArgumentError: They were made or are read otherwise, are the same, or are rounds of the same users.
         """
         if not isinstance(other, Reports):
             return NotImplemented

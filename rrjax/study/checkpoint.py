@@ -117,13 +117,14 @@ class Checkpoint:
 
     def save(self, group: str, part: Part) -> None:
         """Saves a batch of a group."""
+        file = self.folder / f"{group}-{part.start}-{part.stop}.npz"
 
         def write(path: Path) -> None:
             measures, squares, pending = part[2:]
             with path.open("wb") as stream:  # given a name, NumPy would add a suffix
-                np.savez(stream, measures=measures, squares=squares, pending=pending, study=self.study)
+                np.savez(stream, measures=measures, squares=squares, pending=pending, study=self.study, batch=file.stem)
 
-        _write(self.folder / f"{group}-{part.start}-{part.stop}.npz", write)
+        _write(file, write)
         self.computed = True
         self.timing()
 
@@ -152,6 +153,8 @@ class Checkpoint:
                 with io.BytesIO(_content(file)) as stream, np.load(stream) as arrays:
                     study = str(arrays["study"])
                     part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
+                    if str(arrays["batch"]) != file.stem:
+                        raise ValueError("another batch")
                 found = part.measures, part.squares, part.pending
                 if tuple(array.shape for array in found) != shapes(start, stop):
                     raise ValueError("arrays of other shapes")

@@ -19,7 +19,7 @@ from written import written
 import rrjax
 from rrjax import io
 from rrjax.cli.app import COMMANDS
-from rrjax.cli.paths import Paths, guarding, own_files
+from rrjax.cli.paths import Paths, check_own_files, guarding, remembering
 from rrjax.data.errors import Contradiction, UsageError
 from rrjax.io import write
 from rrjax.io.write import check_writable, creating, replacing
@@ -278,14 +278,33 @@ def test_a_study_replaces_its_own_files_only(collected, name):
 def test_files_of_a_command_are_known_by_what_is_in_them(tmp_path):
     file = tmp_path / "a.txt"
     for text in ("first", "second"):
-        with own_files(tmp_path, "study", lambda: [file], "--out"):
-            file.write_text(text)
+        check_own_files(tmp_path, "study", [file], "--out")
+        with remembering(tmp_path, "study"), replacing(file) as aside:
+            aside.write_text(text)
     for text in ("changed", "first", "second"):
         file.write_text(text)
-        expected = refused(error=UsageError) if text == "changed" else nullcontext()
-        with expected, own_files(tmp_path, "study", lambda: [file], "--out"):
-            pass
+        with refused(error=UsageError) if text == "changed" else nullcontext():
+            check_own_files(tmp_path, "study", [file], "--out")
         assert file.read_text() == text
+
+
+def test_files_of_a_command_that_was_ended_are_known(tmp_path, monkeypatch):
+    """Whenever it was ended, also just before a file has its name; and to another one at the same time."""
+    files = [tmp_path / name for name in "ab"]
+
+    def check():
+        check_own_files(tmp_path, "study", files, "--out")
+
+    def replace(aside, place):
+        move(aside, place)
+        check()
+
+    move = os.replace
+    monkeypatch.setattr(os, "replace", replace)
+    with remembering(tmp_path, "study"):
+        for file in files:
+            with replacing(file) as aside:
+                aside.write_text(file.name)
 
 
 def test_what_is_no_lock_is_not_written(collected):

@@ -414,6 +414,21 @@ def test_reports_that_are_not_others_are_not_added(table, invoke):
     assert len(both.paths) == 2
 
 
+def test_files_that_are_read_in_different_ways_are_not_added(tmp_path):
+    """One way of reading would take the `?` of the second file for a region."""
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    first.write_text("answer;region\n" + "yes;north\nno;south\n" * 9)
+    second.write_text("answer;region\n" + "yes;?\nno;north\n" * 5)
+    asked = {"column": "answer", "epsilon": 1.0, "domain": ["yes", "no"], "delimiter": ";"}
+    one, other = rrjax.read(first, **asked), rrjax.read(second, missing=["?"], **asked)
+    for pair in ((one, other), (other, one)):
+        with pytest.raises(ArgumentError):
+            sum(pair)
+    alike = one + rrjax.read(second, **asked)
+    assert alike.counts.tolist() == [14, 14]
+    assert "?" in alike.by("region", group="yes").columns["of"]
+
+
 def test_a_tally_keeps_its_labels_and_its_rates():
     oue = MECHANISMS["optimized-unary-encoding"](2, 2.0)
     tally = rrjax.Tally([388, 230], 1000, rates=oue.rates, domain=["no", "yes"])

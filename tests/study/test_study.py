@@ -332,12 +332,13 @@ def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
     assert len(parts) > 3
     parts[1].write_bytes(parts[1].read_bytes()[:-40])
     parts[2].write_bytes(b"")
+    parts[-1].write_bytes(parts[0].read_bytes())  # whole, but of another batch
     monkeypatch.setattr(rrjax.study.runner, "_ahead", lambda mesh: 1)  # a batch begins where a known part ends
     with pytest.warns(UserWarning, match="damaged") as caught:
         result = run(metrics=METRICS, folder=tmp_path, batch_size=3)
-    assert len(caught) == 2
+    assert len(caught) == 3
     assert same(result, whole)
-    assert len(list((tmp_path / "checkpoint").glob("*.damaged"))) == 2
+    assert len(list((tmp_path / "checkpoint").glob("*.damaged"))) == 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert same(run(metrics=METRICS, folder=tmp_path), whole)
