@@ -21,9 +21,10 @@ def main() -> None:
         # A terminal that lacks ε or █ shows a question mark instead.
         stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        import rich  # noqa: F401
+        with ending_at_once():
+            import rich  # noqa: F401
 
-        from rrjax.cli.app import app
+            from rrjax.cli.app import app
     except ImportError as error:
         missing = f"the command line needs {error.name}: {how_to_install('cli')}"
         if {"--version", "--help", "-h"}.isdisjoint(sys.argv[1:]):

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 import rrjax
+from rrjax.cli.interrupt import ending_at_once
 
 
 class Start(NamedTuple):
@@ -49,7 +50,8 @@ def started() -> Iterator[None]:
     # Imported modules stay to the end: searching them for garbage takes a tenth of the start.
     gc.disable()
     try:
-        import jax
+        with ending_at_once():
+            import jax
 
         if start.alone:  # certificates of 1e-10 and totals above 2³¹ need 64 bits
             jax.config.update("jax_enable_x64", True)

@@ -1,5 +1,6 @@
 """Handlers of Ctrl-C: end the process at once while JAX computes, raise an exception while files are open."""
 
+import _thread
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from types import FrameType
 
 INTERRUPTED = 130
 MESSAGE = "interrupted; no partial file is left behind"
+SECONDS_BETWEEN_TRIES = 0.02
 
 
 @contextmanager
@@ -26,8 +28,11 @@ def ending_at_once(message: str = MESSAGE) -> Iterator[None]:
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Lets Ctrl-C raise KeyboardInterrupt while files are read and written, so that they are cleaned up."""
-    with _handling(signal.default_int_handler):
+    """Lets Ctrl-C raise KeyboardInterrupt while files are read and written, so that they are cleaned up.
+
+    While a module is imported it waits: extension modules crash on an exception in their first lines.
+    """
+    with _handling(_raise_after_imports):
         yield
 
 
@@ -41,6 +46,17 @@ def _handling(handler: Callable[[int, FrameType | None], object]) -> Iterator[No
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _raise_after_imports(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            again = threading.Timer(SECONDS_BETWEEN_TRIES, _thread.interrupt_main)
+            again.daemon = True
+            again.start()
+            return
+        frame = frame.f_back
+    signal.default_int_handler(number, frame)
 
 
 def _end(message: str, number: int, frame: FrameType | None) -> None:

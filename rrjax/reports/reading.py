@@ -303,12 +303,9 @@ def added(one: Reports, other: Reports) -> Reports:
 
 def _check_read_alike(one, other):
     """Refuses files of which one way of reading would misread some, in a question about single reports."""
-    ways = [
-        {"format": each.file_format(), "missing": {*each.missing}}
-        | {name: getattr(each, name) for name in ("column", "header", "delimiter", "items")}
-        for each in (one, other)
-    ]
-    what = " and ".join(f"{name}=" for name in ways[0] if ways[0][name] != ways[1][name])
+    ways = [dataclasses.replace(each, format=each.file_format(), missing=sorted(each.missing)) for each in (one, other)]
+    names = "format", "missing", "column", "header", "delimiter", "items"
+    what = " and ".join(f"{name}=" for name in names if len({getattr(each, name) for each in ways}) > 1)
     if what:
         problem = f"files that are read with different {what} cannot be added: read all alike, or add their counts"
         raise ArgumentError(f"{problem} (rrjax.Reports.of_counts)", value=other)
