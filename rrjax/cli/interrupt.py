@@ -13,6 +13,7 @@ from types import FrameType
 INTERRUPTED = 130
 MESSAGE = "interrupted; no partial file is left behind"
 SECONDS_BETWEEN_TRIES = 0.02
+"""Time until an interrupt that came while a module was imported comes again."""
 
 
 @contextmanager
@@ -49,6 +50,7 @@ def _handling(handler: Callable[[int, FrameType | None], object]) -> Iterator[No
 
 
 def _raise_after_imports(number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt; while a module is imported, lets the interrupt come again soon."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             again = threading.Timer(SECONDS_BETWEEN_TRIES, _thread.interrupt_main)
