@@ -59,6 +59,7 @@ print(sorted(name for name in sys.modules if name.startswith("rrjax.")))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("x64", ["0", pytest.param("1", marks=pytest.mark.long)])
 def test_importing_touches_nothing(x64):
     loaded = run(IMPORT, JAX_ENABLE_X64=x64)
@@ -126,6 +127,7 @@ def test_files_that_cannot_be_written_are_refused_before_the_work(monkeypatch, i
     assert invoke.error.value == package
 
 
+@pytest.mark.long
 def test_the_snippet_of_the_readme_runs():
     readme = pathlib.Path(__file__).parents[1] / "README.md"
     snippet = readme.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]

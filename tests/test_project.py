@@ -185,6 +185,7 @@ with pytest.raises(ValueError, match=words):
     assert asserted_words(code) == [2, 3, 4, 6, 8]
 
 
+@pytest.mark.long
 def test_few_assertions_are_of_words():
     """An error says as data what is wrong (tests/refusals.py), a command as JSON what it found."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))

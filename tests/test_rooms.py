@@ -38,6 +38,7 @@ def test_every_package_is_in_the_table():
     assert found == {*PACKAGES, "__init__.py", "__main__.py", "py.typed"}
 
 
+@pytest.mark.long
 def test_imports_go_one_way():
     against = [
         f"{name} imports {other}"

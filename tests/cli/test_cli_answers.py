@@ -156,6 +156,7 @@ def test_numbers_that_may_be_of_either_answer_are_asked_about(table):
     refused(truth="1/2", unrelated="yes:1/12,no:1/12")
 
 
+@pytest.mark.long
 def test_plans_have_yes_first(invoke):
     for numbers in ("yes:1/3,no:1/6", "no:1/6,yes:1/3"):
         line = ("plan", *flags_of("forced-response", forced=numbers), "--users", 1000, "--json")
@@ -207,6 +208,7 @@ def test_two_samples_in_any_order(invoke):
     assert found[0]["counts"] == [[400, 600], [550, 450]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "value", ["0,7", "0.2,0.3,0.5", "1e400", "nan", "", "1/0", "0.5;0.7", "yes:1/4,no:3/4,maybe:0"]
 )

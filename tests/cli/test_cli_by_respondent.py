@@ -95,6 +95,7 @@ def rrjax_in_float64():
     return jax.enable_x64(True)
 
 
+@pytest.mark.long
 def test_direct_less_crosswise_is_the_published_difference(survey):
     answer = difference_of(read())
     found = {name: float(each[1]) for name, each in answer.columns.items()}
@@ -108,6 +109,7 @@ def test_direct_less_crosswise_is_the_published_difference(survey):
     assert said["p_value"] == pytest.approx(answer.to_dict()["p_value"])
 
 
+@pytest.mark.long
 def test_the_difference_of_two_collections(survey):
     one, other = rrjax.Reports.of_counts([520, 290, 190], 2.0), rrjax.Reports.of_counts([0, 1, 999], Direct(3))
     answer = difference_of(one, other, names=["now", "then"], level=0.9)
@@ -130,6 +132,7 @@ def test_the_difference_of_two_collections(survey):
         difference_of(one, other, names=["now"])
 
 
+@pytest.mark.long
 def test_a_difference_beyond_one_has_limits_within():
     columns = difference_of(
         rrjax.Reports.of_counts([900, 50, 50], 1.0), rrjax.Reports.of_counts([0, 500, 500], 1.0)
@@ -139,6 +142,7 @@ def test_a_difference_beyond_one_has_limits_within():
     assert columns["upper"].max() == 1
 
 
+@pytest.mark.long
 def test_supports_of_two_categories_are_two_tests():
     mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(2, 1.0)
     tallies = [rrjax.Tally(np.asarray(each), 1000, rates=mechanism.rates) for each in ([400, 350], [350, 380])]
@@ -174,6 +178,7 @@ def sampled(name):
     return frame, {argument: frame[column] for argument, column in DESIGN.items()}
 
 
+@pytest.mark.long
 def test_groups_of_one_survey_share_its_clusters(samples):
     """By levels of a column, and by design, against the difference of two domains and Student's t."""
     one = {"column": "answer", "domain": "0:1", "mechanism": Crosswise(0.25, yes_category=1)}
@@ -212,6 +217,7 @@ def test_groups_of_one_survey_share_its_clusters(samples):
         check_outlets(answer, samples, "test", "difference", "one.csv", *line, *extra, *FLAGS)
 
 
+@pytest.mark.long
 def test_two_surveys_are_independent_and_have_the_degrees_of_welch(samples):
     design = Crosswise(0.25, yes_category=1)
     read = {"column": "answer", "domain": "0:1", "mechanism": design}
@@ -233,6 +239,7 @@ def test_two_surveys_are_independent_and_have_the_degrees_of_welch(samples):
     check_outlets(answer, samples, "test", "difference", "one.csv", "other.csv", *line)
 
 
+@pytest.mark.long
 def test_equal_weights_are_none_and_answers_that_are_all_alike_have_no_error(samples):
     read = {"column": "answer", "domain": "0:1", "mechanism": Direct(2)}
     Path("alike.csv").write_text("answer,w,sex\n" + "1,2,f\n" * 300 + "1,2,m\n0,2,m\n" * 100)
@@ -251,6 +258,7 @@ def test_equal_weights_are_none_and_answers_that_are_all_alike_have_no_error(sam
     assert hidden["standard_error"] == pytest.approx(np.sqrt(2 * 0.25 * 0.75 / 0.5**2 / 10), rel=1e-6)
 
 
+@pytest.mark.long
 def test_what_does_not_go_with_the_difference_of_samples(samples):
     one, other = (
         rrjax.read(f"{name}.csv", column="answer", domain="0:1", mechanism=Direct(2)) for name in ("one", "other")
@@ -388,6 +396,7 @@ def test_what_does_not_go_with_designs_in_columns(survey, line, flag):
     assert flag is None or blames(survey.error, flag) or flag.strip("-") in str(survey.error), said
 
 
+@pytest.mark.long
 def test_two_samples_from_a_table_of_counts(survey):
     Path("dice.csv").write_text("answer,die,n\n1,a,400\n0,a,600\n1,b,550\n0,b,450\n")
     forced = ("--mechanism", "cheating-detection", "--parameter", "forced=0.25,0.75", "--sample", "die=a,b")

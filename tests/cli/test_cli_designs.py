@@ -104,6 +104,7 @@ def flags_of(name):
     return ["--mechanism", name, *(flag for text in EXAMPLES[name] for flag in ("--parameter", text))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name == "forced-response" else (pytest.mark.long,)) for name in RANDOMIZING],
@@ -215,6 +216,7 @@ def test_statements_regressions_and_pages(answers):
 MANGAT = ("--domain", "yesno.txt", "--mechanism", "mangat", "--parameter", "truth=0.7")
 
 
+@pytest.mark.long
 def test_an_infinite_epsilon_is_said(answers):
     out = answers.done("estimate", "counts.csv", *COUNTED, *MANGAT)
     assert "ε = inf" in out

@@ -200,6 +200,7 @@ def unlike_the_recording():
     return "" if jax.default_backend() == "cpu" else "recorded on a CPU"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in LINES])
 def test_outputs_are_as_recorded(name, invoke, tmp_path, monkeypatch):
     if not RECORDING and (reason := unlike_the_recording()):

@@ -172,6 +172,7 @@ def test_a_simulation_is_bounded_and_its_time_is_said(invoke, monkeypatch):
     assert invoke.json(*tables)["num_draws"] == 250
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "flag"),
     [
@@ -207,6 +208,7 @@ def test_collections_that_cannot_be_compared(invoke, flags, flag):
     invoke.refuses(flag, "test", "equal", *flags, *(READ if "a.csv" in flags else ()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "flag"),
     [

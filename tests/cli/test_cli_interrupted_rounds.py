@@ -185,6 +185,7 @@ def test_reports_that_were_moved_after_their_round(day):
     assert io.read_metadata("2.parquet").round == 2
 
 
+@pytest.mark.long
 def test_a_memo_that_was_copied_without_its_lock(day):
     assert day(*LINE, "--out", "reports/first.parquet")[0] == 0
     Path("else/where").mkdir(parents=True)

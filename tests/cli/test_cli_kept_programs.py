@@ -48,6 +48,7 @@ def files(place):
     return sorted(place.iterdir())
 
 
+@pytest.mark.long
 def test_a_second_process_loads_without_tracing_or_compiling(place, compilations):
     cubes(place)
     assert len(files(place)) == len(traced) == 1

@@ -90,6 +90,7 @@ def test_a_week(week, name):
     week.refuses("REPORTS", "test", "independent", "day1.parquet", "day3.parquet", *pair)
 
 
+@pytest.mark.long
 def test_rounds_keep_their_permanent_answers(week):
     assert week(*line(1))[0] == week(*line(2))[0] == 0
     memo = duckdb.sql("SELECT \"user\", key, answer FROM 'memo.parquet'").fetchall()
@@ -102,6 +103,7 @@ def test_rounds_keep_their_permanent_answers(week):
     assert before["u0"] in (0, 1, 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("more", "flag"),
     [
@@ -137,6 +139,7 @@ def test_users_of_another_column(week):
     assert not Path("r.parquet").exists()
 
 
+@pytest.mark.long
 def test_a_memo_without_the_column_of_users(week):
     """Of an earlier version: the next round writes it."""
     assert week(*line(1))[0] == 0
@@ -150,6 +153,7 @@ def test_a_memo_without_the_column_of_users(week):
     assert week.error.argument == "user"
 
 
+@pytest.mark.long
 def test_a_memo_that_is_not_the_last_one(week):
     """Neither lost, nor an old copy, nor a file with two names: in each, answers would be drawn again."""
     Path("day9.csv").write_text("id,app\nu1,maps\n")
@@ -208,6 +212,7 @@ def test_the_memo_of_another_collection_is_described_in_words(week):
     assert (week.error.argument, "--seed" in said) == ("simulated", True)
 
 
+@pytest.mark.long
 def test_the_memo_of_other_users_says_nothing_of_these(week):
     for user in ("u1", "v1"):
         Path("day9.csv").write_text(f"id,app\n{user},maps\n")
@@ -307,6 +312,7 @@ def ids(kind):
     return "day9.csv"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "FLOAT", "DECIMAL(9,2)", "", ".", ".0", ".000"])
 def test_one_user_in_every_spelling(week, kind):
     made = {}
@@ -318,6 +324,7 @@ def test_one_user_in_every_spelling(week, kind):
     assert read_users(io.Source("r1.parquet"), "id").tolist() == [str(number) for number in range(1, 21)]
 
 
+@pytest.mark.long
 def test_ids_that_are_other_users(week):
     Path("day9.csv").write_text("id,app\n7,maps\n007,maps\n7.5,maps\n-7,maps\nx7.0,maps\nx7,maps\n")
     made = json.loads(week.done(*line(9)))
@@ -336,6 +343,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("one", "form"), FORMS)
 def test_one_user_in_every_form_of_unicode(week, one, form):
     for number, name in enumerate((one, form)):
@@ -350,6 +358,7 @@ def test_one_user_in_every_form_of_unicode(week, one, form):
     assert (week.error.column, week.error.row) == ("id", 1)
 
 
+@pytest.mark.long
 def test_ids_in_other_capitals_are_told(week):
     warnings = []
     for names in ("Ann@x", "ann@x", "Ann@x"):
@@ -359,6 +368,7 @@ def test_ids_in_other_capitals_are_told(week):
     assert warnings == [1, 2, 1]  # of the simulation; those of round 3 are both known
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "now"), [("007", "7"), ("7", "+7"), ("1000", "1e3"), ("-7", "-07.0")])
 def test_ids_that_are_one_number_in_the_next_round(week, before, now):
     """A spreadsheet that drops zeros makes new users of all."""
@@ -371,6 +381,7 @@ def test_ids_that_are_one_number_in_the_next_round(week, before, now):
     assert Path("memo.parquet").read_bytes() == memo
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["rrjax.cli.longitudinal.read_users", "rrjax.io.write.selected"])
 def test_a_file_that_changes_while_it_is_read(week, monkeypatch, place):
     """Between the values and the users, and between these and their copy in the reports."""
@@ -397,6 +408,7 @@ def memo_rounds():
     return json.loads(duckdb.sql("SELECT value FROM parquet_kv_metadata('memo.parquet')").fetchall()[0][0])["rounds"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("more", "warned"), [("", False), ("v2,maps\n", False), ("v2,maps\nv3,maps\n", True)])
 def test_a_round_whose_users_are_new(week, more, warned):
     Path("day9.csv").write_text("id,app\nu1,maps\n")
@@ -415,6 +427,7 @@ def test_ids_that_are_not_exact(week):
         assert (week.error.column, week.error.row) == ("id", 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [LRR, "longitudinal-local-hashing"])
 def test_a_memo_of_an_earlier_version(week, name):
     """It may hold "3.0" beside 3: one user, whose first answers count."""

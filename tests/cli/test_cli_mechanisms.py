@@ -152,6 +152,7 @@ def test_mechanisms_that_there_are_not(values):
     assert rrjax.RandomizedResponse.name in MECHANISMS
 
 
+@pytest.mark.long
 def test_an_audit_from_the_command_line(invoke):
     arguments = ("audit", "--mechanism", "hr", "--categories", 4, "--epsilon", 1, "--draws", 40_000)
     found = invoke.json(*arguments)
@@ -404,6 +405,7 @@ def test_what_cannot_be_kept(people):
     assert len(duckdb.execute("FROM 'r.parquet'").fetchall()) == 2998
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weight", ["1e308", "1e200", "inf", "-1", "x"])
 def test_weights_that_cannot_be(invoke, weight):
     Path("w.csv").write_text("r,w,g\n" + f"0,{weight},a\n1,{weight},b\n" * 5)

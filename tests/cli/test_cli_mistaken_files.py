@@ -22,6 +22,7 @@ def files(invoke):
     return invoke
 
 
+@pytest.mark.long
 def test_the_columns_that_were_named_are_kept_and_randomized(files):
     kept, values = parquet.read_table("r.parquet"), parquet.read_table("v.parquet")
     assert kept.column_names == ["answer", "Age_1", "n"]
@@ -31,6 +32,7 @@ def test_the_columns_that_were_named_are_kept_and_randomized(files):
     files.said(3, "estimate", "v.parquet", "--column", "Age_1_1", "--epsilon", "1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["r.parquet", "h.parquet"])
 @pytest.mark.parametrize("command", [("estimate",), ("compare",), ("report", "--out", "p.html"), ("test", "fit")])
 def test_reports_are_no_counts(files, name, command):
@@ -39,6 +41,7 @@ def test_reports_are_no_counts(files, name, command):
     files.refuses("--counts", "estimate", name, "--column", "answer", "--counts", "n", *table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["r.parquet", "h.parquet"])
 def test_reports_are_no_true_values(files, name, monkeypatch):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)  # JAX cannot be configured once more

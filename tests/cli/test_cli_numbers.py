@@ -93,6 +93,7 @@ def test_values_outside_the_range_are_named_by_their_row_and_not_shown(ages):
     assert randomized(ages, *WAVE, file="none.csv")[0] == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "flag"),
     [

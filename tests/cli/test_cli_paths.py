@@ -101,6 +101,7 @@ INPUTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 @pytest.mark.parametrize(("line", "read", "flag", "output"), INPUTS)
 def test_no_input_is_replaced(collected, line, read, flag, output, link):
@@ -328,6 +329,7 @@ def test_a_memo_is_written_over_a_memo_only(collected):
     assert json.loads(Path("memo.json").read_text())["user"] == "me"
 
 
+@pytest.mark.long
 def test_copies_among_collections_are_told(collected):
     Path("again.csv").write_bytes(Path("r.csv").read_bytes().replace(b"\n", b"\r\n"))
     out = collected.said(0, "test", "equal", "r.csv", "again.csv", *READ[1:])

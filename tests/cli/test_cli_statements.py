@@ -106,6 +106,7 @@ def test_what_does_not_fit_any_time_is_refused(invoke, survey, flags, flag):
     invoke.refuses(flag, "estimate", "s.csv", *READ, *flags)
 
 
+@pytest.mark.long
 def test_weights_stand_for_others(invoke, survey):
     reports, region, weight = survey
     found = said(invoke, "--group", "often=5:9", "--by", "region", "--weights", "weight")

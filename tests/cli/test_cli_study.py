@@ -210,6 +210,7 @@ def test_warnings_of_a_run_are_said_in_words(settled, own, monkeypatch):
     assert settled.error.file.as_posix() == "out/study"
 
 
+@pytest.mark.long
 def test_a_run_says_how_far_it_is_where_no_terminal_shows_it(settled, own, monkeypatch):
     """A line before the first batch, and one with the part that is done and the time that is left."""
 

@@ -100,6 +100,7 @@ def test_frames_and_one_rate_for_all(timings, invoke):
     np.testing.assert_allclose(other.columns["value"], answer.columns["value"])
 
 
+@pytest.mark.long
 def test_as_many_records_and_classes_as_there_is_memory_for(timings, monkeypatch):
     monkeypatch.setattr("rrjax.reports.classes.MOST_CELLS", 1_600)  # of 800 records and 2 classes
     assert read_one().within("time").num_left_out == 1
@@ -127,6 +128,7 @@ def test_distributions_of_few_classes_are_drawn_with_bands(timings, monkeypatch)
         assert answer.figure().axes[0].get_xlabel() == ""
 
 
+@pytest.mark.long
 def test_limits_that_are_infinite_are_said_in_words(timings, invoke):
     flags = (*READ, "--parameter", "rate=0.98", "--within", "time", "--quantile", "0.9")
     found = invoke.json("estimate", *flags)
@@ -163,6 +165,7 @@ def test_what_does_not_fit_is_refused(timings, invoke, flags, flag):
     invoke.refuses(flag, "estimate", *READ, "--parameter", "rate=0.4", *flags)
 
 
+@pytest.mark.long
 def test_columns_that_are_no_numbers_are_refused(timings, invoke):
     Path("odd.csv").write_text("confidence,time\nlow,1\nhigh,inf\nlow,3\n")
     Path("few.csv").write_text("confidence,time\nlow,1\nhigh,\n")

@@ -149,6 +149,7 @@ def test_what_protects_from_a_wrong_reading_is_said_unasked(files):
     assert "! The shares of Base-Pos do not sum to one." in out
 
 
+@pytest.mark.long
 def test_nothing_is_marked_where_nothing_is_known(files):
     io.write_table("c.csv", {"label": np.arange(4), "n": np.asarray([26, 24, 25, 25])})
     line = ("estimate", "c.csv", "--column", "label", "--counts", "n", "--epsilon", "0.1")

@@ -18,6 +18,7 @@ COMPLETE = True
 """
 
 
+@pytest.mark.long
 def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
     (tmp_path / "imported_while_interrupted.py").write_text(IMPORTED_WHILE_INTERRUPTED)
     monkeypatch.syspath_prepend(tmp_path)

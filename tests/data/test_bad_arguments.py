@@ -203,6 +203,7 @@ def test_numbers_of_seeds(number):
         inference.repeated_seed_test(number, 1000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theta", [[-0.7, 1.2, 0.5], [2.5, -0.75, -0.75], [np.nan, 0.5, 0.5], [3.0, 0.0, 0.0]])
 def test_variances_of_what_no_reports_have_are_nan(theta):
     for estimand in ("distribution", "users"):

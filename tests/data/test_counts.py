@@ -120,6 +120,7 @@ class OnAnAccelerator:
         return self.array.__dlpack_device__()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [np.int32, np.int64, np.float32])
 def test_an_array_that_numpy_cannot_read_goes_through_dlpack(kind):
     counts = np.array([50, 30, 20], kind)

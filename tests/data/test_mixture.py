@@ -33,6 +33,7 @@ def test_the_maximum_against_a_convex_solver(seed, accelerate):
     assert abs(float(result.theta.sum()) - 1) <= 10 * ULP
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_the_certificate_bounds_what_any_distribution_is_missing(seed):
     weights, base, matrix = random_mixture(seed, 20, 5)
@@ -43,6 +44,7 @@ def test_the_certificate_bounds_what_any_distribution_is_missing(seed):
         assert np.isinf(certificate.l1_bound)
 
 
+@pytest.mark.long
 def test_the_score_is_the_derivative():
     weights, base, matrix = random_mixture(3, 15, 4)
     mixture = Mixture(weights, base, Dense(matrix))
@@ -109,6 +111,7 @@ def test_paths_and_batches():
         np.testing.assert_allclose(found, one, atol=1e-6 if X64 else 1e-2)
 
 
+@pytest.mark.long
 def test_reports_that_say_nothing_leave_the_uniform():
     mixture = Mixture([3, 0], 1.0, Dense([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
     result = rrjax.ibu(mixture)

@@ -58,6 +58,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @every
 @pytest.mark.parametrize("case", CASES)
 def test_against_rationals(name, case):
@@ -315,6 +316,7 @@ def test_intervals_cover_whatever_the_share(q):
         assert masses[: number + 1][inside].sum() >= 0.9
 
 
+@pytest.mark.long
 def test_p_values_are_binomial_tails():
     support = np.array([5, 12, 30, 40])
     tally = Tally(support, 100, 0.6, 0.2)

@@ -26,6 +26,7 @@ def stored(tally, **changes):
     return Tally(tally.support, tally.num_users, p, q, domain=changes.get("domain"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
 @pytest.mark.parametrize("kind", list(MECHANISMS.values())[:4])
 def test_a_tally_of_stored_rates_adds_to_the_one_that_they_are_of(kind, epsilon):
@@ -50,6 +51,7 @@ def test_what_is_said_of_other_rates_shows_how_they_differ():
     assert re.search(r"p is (\S+) in one and (?!\1 )(\S+) in the other", shown), shown
 
 
+@pytest.mark.long
 def test_a_tally_has_the_fingerprint_of_its_labels():
     domain = Domain.of(["green", "red", "blue"])
     tally = Tally([3, 2, 1], 10, 0.5, 0.2, domain=domain)

@@ -49,6 +49,7 @@ HISTOGRAMS = {
 EPSILONS = [1e-30, 1e-12, 1e-8, 1e-3, 0.5, 1.0, 4.0, 8.3, 30.0, 88.5, 800.0, math.inf]
 
 
+@pytest.mark.long
 @every_estimator
 @pytest.mark.parametrize("counts", HISTOGRAMS.values(), ids=HISTOGRAMS)
 def test_integer_counts_match_exact_arithmetic(row, counts):
@@ -62,6 +63,7 @@ def test_integer_counts_match_exact_arithmetic(row, counts):
             assert np.flatnonzero(theta).tolist() == sorted(active), epsilon
 
 
+@pytest.mark.long
 @every_estimator
 @pytest.mark.parametrize("num_categories", [7, 40])
 def test_random_histograms_match_exact_arithmetic(row, num_categories):
@@ -117,6 +119,7 @@ def test_relabelling_the_categories_relabels_the_estimate(name):
         np.testing.assert_allclose(relabelled, expected, rtol=0, atol=bound)
 
 
+@pytest.mark.long
 def test_inv_p_is_the_projection_of_optax():
     for seed, epsilon in enumerate([0.5, 1.0, 4.0]):
         counts = collect(seed, 1000, 100_000, epsilon)
@@ -292,6 +295,7 @@ def closed_form(name, c, epsilon, active):
     return jacobian, -centred / n * dd / d**2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["inv", *NAMES])
 @pytest.mark.parametrize(
     "jacobian", [pytest.param(jax.jacfwd, marks=pytest.mark.long), jax.jacrev], ids=["forward", "reverse"]
@@ -413,6 +417,7 @@ def test_a_total_beyond_the_integer_dtype_gives_nan(name, counts):
             FUNCTIONS[name](given, 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(X64, reason="the same in int64 takes a total of 2^72")
 def test_a_total_that_wraps_many_times_gives_nan():
     # 2^40 + 5 reports: the int32 sum is 5, and the sum of the counts' high 23 bits is exactly 2^32.
@@ -553,6 +558,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_of_bfloat16_are_taken(name):
     function, numbers = NUMBERS[name]

@@ -61,6 +61,7 @@ def test_a_hundred_steps_certify_where_plain_ibu_takes_half_a_million(seed):
     assert result.num_iters <= 100
 
 
+@pytest.mark.long
 @every_acceleration
 def test_the_likelihood_never_falls_along_the_path(accelerate):
     for seed in (0, 1, 2):
@@ -91,6 +92,7 @@ def test_a_step_is_that_of_the_literature_with_a_dense_channel(epsilon):
             np.testing.assert_allclose(after, step / step.sum(), rtol=10 * ULP)
 
 
+@pytest.mark.long
 @every_acceleration
 def test_the_path_is_what_the_solver_walks(accelerate):
     counts = collect(1, K, 1000, 1.0)
@@ -203,6 +205,7 @@ def test_bad_options_are_refused():
         rrjax.ibu_path([[3, 2, 1]], 1.0, 5)
 
 
+@pytest.mark.long
 def test_unusable_counts_stop_at_once():
     for counts, epsilon in (([0] * K, 1.0), ([5, -1] + [0] * 5, 1.0), ([5] * K, -1.0)):
         result = rrjax.ibu(counts, epsilon)
@@ -222,6 +225,7 @@ def test_an_epsilon_sweep_compiles_once(compilations):
     assert not compilations
 
 
+@pytest.mark.long
 def test_a_category_at_the_edge_of_the_support_does_not_hold_up_the_others():
     """Four counts of 18 where 17.9999 is the threshold: EM moves them by a millionth of themselves a step."""
     names = [97, 28, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 8]
@@ -294,6 +298,7 @@ def test_twenty_steps_whatever_the_channel(kind):
         assert results.gap.max() <= 1e-10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 800.0])
 def test_counts_have_a_closed_form(epsilon):
     counts = collect(0, 40, 5000, epsilon)
@@ -312,6 +317,7 @@ def test_reports_that_say_nothing_leave_the_uniform():
     np.testing.assert_allclose(path, 1 / 3, rtol=4 * ULP)
 
 
+@pytest.mark.long
 def test_what_makes_no_sense_is_nan():
     result = jax.jit(lambda w: solve(Mixture(w, 1.0, Dense(jnp.eye(2, dtype=FLOAT)))))(np.array([-1, 2], FLOAT))
     assert np.isnan(result.theta).all()
@@ -319,6 +325,7 @@ def test_what_makes_no_sense_is_nan():
     assert np.isnan(rrjax.ibu([5, -1, 3], 1.0, accelerate="newton").theta).all()
 
 
+@pytest.mark.long
 def test_a_gap_beyond_rounding_is_not_waited_for():
     mixture = Mixture(*random_mixture(0, 14, 6)[:2], Dense(random_mixture(0, 14, 6)[2].astype(FLOAT)))
     result = rrjax.ibu(mixture, accelerate="newton", tol=1e-30)

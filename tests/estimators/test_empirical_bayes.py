@@ -208,6 +208,7 @@ def test_cells_keep_the_largest_counts_and_what_is_read_of_them():
     assert atoms.share[-1] > rrjax.inv(counts, 3.0).max()
 
 
+@pytest.mark.long
 def test_isotonic_against_pooled_neighbours():
     rng = np.random.default_rng(0)
     for _ in range(5):

@@ -153,6 +153,7 @@ def test_derivatives_match_finite_differences(num_zeros):
     check_grads(lambda t, e: rrjax.score(t, counts, e), (theta, 1.3), order=2)
 
 
+@pytest.mark.long
 def test_jit_and_vmap_change_nothing():
     counts = np.stack([collect(seed, K, 1000, 1.0) for seed in range(4)])
     theta = np.stack([dirichlet(seed, K) for seed in range(4)])
@@ -191,6 +192,7 @@ def candidates(counts, epsilon):
         yield f"near {seed}", (near / near.sum()).astype(FLOAT)
 
 
+@pytest.mark.long
 @every_way
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 6.0, 30.0])
 @pytest.mark.parametrize("num_categories", [K, 1000])
@@ -272,6 +274,7 @@ def test_the_parts_of_the_certificate_say_what_is_wrong(nll, certificate):
     assert moved.dual_infeasibility == pytest.approx(float(exact.max()), rel=1e-5)
 
 
+@pytest.mark.long
 @every_way
 @pytest.mark.parametrize("epsilon", [1e-30, 1e-8, 800.0, math.inf])
 def test_the_certificate_is_finite_at_extreme_epsilon(nll, certificate, epsilon):
@@ -297,6 +300,7 @@ def test_of_what_is_no_number_nothing_is_certified(nll, certificate, size):
     assert all(np.isnan(value) for value in certificate(uniform, unusable, 1.0))
 
 
+@pytest.mark.long
 def test_derivatives_are_the_same_on_accelerators():
     counts, theta = np.array([60, 20, 10, 10, 0]), np.array([0.7, 0.2, 0.1, 0, 0], FLOAT)
     for here, there in zip(*WAYS.values(), strict=True):

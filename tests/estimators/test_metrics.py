@@ -35,6 +35,7 @@ def pair(num_categories, seed=0):
     return estimate, theta
 
 
+@pytest.mark.long
 @every_metric
 @pytest.mark.parametrize("num_categories", [2, 7, BIG])
 def test_metrics_are_accurate_at_any_number_of_categories(name, num_categories):
@@ -80,6 +81,7 @@ def test_bad_shapes_are_refused(name):
             function(estimate, theta)
 
 
+@pytest.mark.long
 @every_metric
 def test_nan_in_nan_out(name):
     function, _ = METRICS[name]

@@ -114,6 +114,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @every
 def test_against_the_definition(name):
     tolerance = 300 * ULP if name in EXACT else max(300 * ULP, 1e-7)
@@ -223,6 +224,7 @@ def test_nothing_is_dropped_where_nothing_is_negative():
         np.testing.assert_array_equal(postprocessing.norm_cut(counts, 9.0), rrjax.inv(counts, 9.0))
 
 
+@pytest.mark.long
 def test_the_threshold_of_base_cut():
     counts = np.array([500, 260, 150, 90])
     plain = Plain.of_counts(counts, 1.0)

@@ -89,6 +89,7 @@ def adversary(num_categories):
     return [min(2**i, LARGEST // num_categories) for i in range(num_categories)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("kind", [INT, FLOAT], ids=["integers", "weights"])
 def test_many_newton_passes_end_where_sorting_ends(epsilon, kind):
@@ -168,6 +169,7 @@ def check_the_other_way(counts, epsilon):
         assert (bits(forced(counts, epsilon)) == bits(getattr(rrjax, name)(counts, epsilon))).all()
 
 
+@pytest.mark.long
 @every_solve
 def test_accelerators_look_at_many_counts_twice_more(name):
     """A CPU has the program of both, of which it takes the one that it is, so that it can be exported."""
@@ -198,6 +200,7 @@ def test_the_way_of_accelerators_gives_the_same_bits(case):
     check_the_other_way(*case)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 10.0])
 def test_so_it_does_where_a_pass_drops_one_category(epsilon):
     check_the_other_way(adversary(33), epsilon)
@@ -232,6 +235,7 @@ def test_so_it_does_in_a_batch_on_a_mesh_and_for_nonsense(name):
         np.testing.assert_array_equal(bits(jax.jit(batched)(*spread)), bits(expected))
 
 
+@pytest.mark.long
 def test_it_has_the_same_derivatives():
     counts = collect(0, 33, 10_000, 1.0)
     forced = closed_form.differentiable(solved_as_many("mle_star"), closed_form.mle_on_support)
@@ -268,6 +272,7 @@ def test_looking_ahead_ends_at_the_threshold_and_never_above(num_categories):
     assert np.mean(np.array(looks) <= 2) >= 0.965
 
 
+@pytest.mark.long
 @every_solve
 @pytest.mark.parametrize("num_categories", [MANY_CATEGORIES - 1, MANY_CATEGORIES, 10_000])
 def test_weights_have_the_same_estimate_on_accelerators(name, num_categories):
@@ -313,6 +318,7 @@ def test_weights_of_a_symbolic_number_of_categories_can_be_exported(name):
     np.testing.assert_allclose(program.call(weights), getattr(rrjax, name)(weights, 1.0), atol=4 * ULP)
 
 
+@pytest.mark.long
 def test_a_program_that_is_exported_for_a_gpu_is_that_of_the_gpu():
     """On a host without one: the steps ahead of the loop, which a CPU does not take, are in the program."""
 

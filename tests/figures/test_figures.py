@@ -181,6 +181,7 @@ def test_pairs_of_other_columns():
         association_figure(NAMES, V, significant=[("smokes", "smokes")])
 
 
+@pytest.mark.long
 def test_a_joint_table_has_its_largest_categories():
     table = np.diag(np.arange(1.0, 51))[:, :3] / 6
     axes = joint_figure(["a", "b"], [range(50), ["x", "y", "z"]], table).axes[0]
@@ -263,6 +264,7 @@ def test_one_column():
         splits_figure([3], 1.0, 100)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ONE_PANEL)
 def test_one_panel_is_drawn_into_given_axes(name):
     whole = Figure(layout="constrained")

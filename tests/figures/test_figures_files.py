@@ -66,6 +66,7 @@ def test_minor_ticks_take_the_place_of_those_before():
     assert len(axes.artists) == 0
 
 
+@pytest.mark.long
 def test_a_figure_is_laid_out_once(tmp_path, monkeypatch):
     figure = panels(lambda axis: set_minor_ticks(axis, PLACES))
     done, engine, dots = [], figure.get_layout_engine(), figure.dpi

@@ -190,6 +190,7 @@ def _number(text):
     return float(number) * {"": 1, "million": 1e6, "billion": 1e9}[unit]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("positive", [1, 2, 3, 4])
 def test_a_rank_is_never_zero(positive):
     theta = np.r_[np.ones(positive), np.zeros(9)] / positive

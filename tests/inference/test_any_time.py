@@ -32,6 +32,7 @@ def ratio(count, number, law, concentration):
     return mixed - special.xlogy(count, law) - special.xlog1py(number - count, -law)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "other"), [each for each in COUNTS if each[0]])
 def test_the_ratio_is_that_of_the_beta_functions(count, other):
     below = np.asarray([0.001, 0.03, 0.2, 0.7, 0.99], FLOAT)
@@ -42,6 +43,7 @@ def test_the_ratio_is_that_of_the_beta_functions(count, other):
         np.testing.assert_allclose(found, expected, rtol=30 * RTOL, atol=1e-5 if not X64 else 3e-8)
 
 
+@pytest.mark.long
 def test_limits_are_where_the_ratio_reaches_its_bound():
     for count, other in COUNTS:
         counts, number = np.asarray([count, other]), count + other
@@ -69,6 +71,7 @@ def test_accepted_probabilities_are_an_interval():
                     assert (np.diff(accepted) == 1).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("law", "users", "level"), [(0.5, 30, 0.95), (0.1, 30, 0.95), (0.02, 100, 0.8), (0.3, 400, 0.8)]
 )
@@ -113,6 +116,7 @@ def test_daily_reading(size):
     assert wrong[None] > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", [0.5, 0.1, 0.01])
 def test_width_against_a_single_look(law):
     for number, most in ((10_000, 1.8), (2_500, 2.2), (40_000, 2.2)):
@@ -122,6 +126,7 @@ def test_width_against_a_single_look(law):
         assert (relative[0] > 1.3) & (relative[0] < most)
 
 
+@pytest.mark.long
 def test_limits_are_mapped_and_shared():
     counts = [5_200, 2_900, 1_000, 900]
     q, d = 1 / (math.e**2 + 3), (math.e**2 - 1) / (math.e**2 + 3)
@@ -136,6 +141,7 @@ def test_limits_are_mapped_and_shared():
     assert ((lower < np.asarray([0.5, 0.3, 0.1, 0.1])) & (np.asarray([0.5, 0.3, 0.1, 0.1]) < upper)).all()
 
 
+@pytest.mark.long
 def test_transformations_and_unusable_counts():
     counts = jnp.asarray([520, 290, 100, 90])
     run = jax.jit(partial(intervals, looks="any"))
@@ -281,6 +287,7 @@ def test_impossible_options_of_means_are_refused(options, argument):
     assert linear_functional([5, 5, 5], 1.0, values=[0, 1, 2], looks="any", tuned_to=1).lower >= 0
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "argument"),

@@ -68,6 +68,7 @@ def test_all_pairs_at_once():
     np.testing.assert_allclose(np.diag(pairs)[2:5], tree.margins[1], atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_category_without_a_share():
     tree = ChowLiuTree(([1.0, 0.0], [0.5, 0.5]), ([[0.5, 0.5], [0.0, 0.0]],), ((0, 1),))
     np.testing.assert_allclose(tree.table((0, 1)), [[0.5, 0.5], [0, 0]])
@@ -155,6 +156,7 @@ def test_missing_reports(sampled):
     assert np.isnan(np.asarray(fit.pair_statistics)).sum() == 7
 
 
+@pytest.mark.long
 def test_channels_are_those_of_the_mechanisms():
     mechanism = rrjax.mechanisms.Channel(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))
     np.testing.assert_allclose(channel_of(mechanism, 3), mechanism.matrix.T, atol=1e-6)

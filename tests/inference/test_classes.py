@@ -45,6 +45,7 @@ def published(values, labels, rates, which, quantile):
     raise AssertionError
 
 
+@pytest.mark.long
 def test_the_estimates_are_those_of_the_published_arithmetic():
     design = by_record(2_000)
     values, labels, _ = records(2_000, 0.3, design)
@@ -60,6 +61,7 @@ def test_the_estimates_are_those_of_the_published_arithmetic():
             assert float(means[which]) == pytest.approx(mean, rel=20 * RTOL)
 
 
+@pytest.mark.long
 def test_the_limits_are_those_of_the_definition():
     design = Coin(2, 0.5)
     values, labels, _ = records(400, 0.4, design)
@@ -85,6 +87,7 @@ def test_the_limits_are_those_of_the_definition():
             assert [float(each[row, which]) for each in found] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [5, 40])
 def test_without_randomization_the_distribution_has_wilsons_interval(number):
     values, labels, classes = records(number * 3, 0.4, Direct(2))
@@ -98,6 +101,7 @@ def test_without_randomization_the_distribution_has_wilsons_interval(number):
             assert float(found.upper[row, which]) == pytest.approx(exact.high, abs=10 * RTOL)
 
 
+@pytest.mark.long
 def test_quantiles_and_distribution_invert_one_test():
     values, labels, _ = records(3_000, 0.4, Coin(2, 0.5))
     for part in (0.25, 0.9):
@@ -114,6 +118,7 @@ def test_quantiles_and_distribution_invert_one_test():
             assert at_upper > part
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("share", "rate", "bounded"), [(0.4, 0.5, True), (0.05, 0.8, False)])
 def test_the_limits_of_the_distribution_are_those_of_the_definition(share, rate, bounded):
     values, _, classes = records(300, share, Coin(2, rate))
@@ -136,6 +141,7 @@ def test_the_limits_of_the_distribution_are_those_of_the_definition(share, rate,
     assert narrower
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quantile", [0.75, None])
 def test_differences_are_those_of_the_definition(quantile):
     design, number = rrjax.RandomizedResponse(3, 1.5), 3_000
@@ -170,6 +176,7 @@ def test_a_difference_has_a_limit_where_both_classes_have():
             assert float(found.lower[0]) == 0
 
 
+@pytest.mark.long
 def test_limits_of_means_lie_where_the_test_changes():
     values, labels, _ = records(500, 0.4, Coin(2, 0.5))
     found = class_means(values, labels, Coin(2, 0.5))
@@ -181,6 +188,7 @@ def test_limits_of_means_lie_where_the_test_changes():
             assert abs(terms.sum()) / math.sqrt(spread) == pytest.approx(Z, rel=50 * RTOL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mechanism",
     [rrjax.RandomizedResponse(3, 2.0), OptimizedUnaryEncoding(3, 2.0), ForcedResponse(0.6, [0.5, 0.3, 0.2])],
@@ -198,6 +206,7 @@ def test_every_mechanism_with_unbiased_vectors(mechanism):
         assert (half < 0.4).all()
 
 
+@pytest.mark.long
 def test_epsilon_is_that_of_randomized_response():
     values, labels, _ = records(200, 0.4, Coin(2, 0.4))
     one = class_quantiles(values, labels, math.log(4), num_categories=2)
@@ -205,6 +214,7 @@ def test_epsilon_is_that_of_randomized_response():
     np.testing.assert_allclose(one, other, rtol=RTOL)
 
 
+@pytest.mark.long
 def test_order_and_transformations_do_not_matter():
     values, labels, _ = records(300, 0.4, Coin(2, 0.4))
     turned = np.random.default_rng(3).permutation(300)
@@ -220,6 +230,7 @@ def test_order_and_transformations_do_not_matter():
         np.testing.assert_allclose(batch.value[1], plain.value, rtol=10 * RTOL)
 
 
+@pytest.mark.long
 def test_records_that_do_not_count_change_nothing():
     design = by_record(400)
     values, labels, _ = records(400, 0.4, design)
@@ -244,6 +255,7 @@ def test_a_class_that_may_have_no_records_has_no_limits():
     assert (found.lower[1], found.upper[1]) == (0, 1)
 
 
+@pytest.mark.long
 def test_simultaneous_intervals_share_the_error():
     values, labels, _ = records(800, 0.4, Coin(2, 0.4))
     for function, number in (

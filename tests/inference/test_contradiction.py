@@ -255,6 +255,7 @@ def test_many_categories_that_were_never_randomized(kind, size, epsilon):
         assert (float(contradiction_test(tally, mechanism).p_value) < 1e-9) == wrong
 
 
+@pytest.mark.long
 def test_reports_of_one_number_of_categories_have_a_known_total():
     mechanism = SubsetSelection(SIZE, 1.0)
     tally = mechanism.collect(jax.random.key(0), np.full(SIZE, 50, INT))
@@ -264,6 +265,7 @@ def test_reports_of_one_number_of_categories_have_a_known_total():
         assert float(contradiction_test(moved, mechanism).p_value) == p_value
 
 
+@pytest.mark.long
 def test_an_unusable_tally_gives_nan():
     mechanism = OptimizedUnaryEncoding(SIZE, 1.0)
     tally = rrjax.Tally(np.full(SIZE, -1, INT), np.asarray(5, INT), rates=mechanism.rates)
@@ -348,6 +350,7 @@ def test_counts_that_were_never_randomized_are_warned_of(invoke):
         assert found["metadata_tests"]["single"]["p_value"] > 0.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "number"), [(9, 10), (18, 20), (8, 10), (15, 20)])
 def test_tails_of_a_count_that_is_its_mean(count, number):
     """XLA computes the distance from the mean twice, and may round it to two sides of zero."""

@@ -61,6 +61,7 @@ def tally(support, number, mechanism):
     return rrjax.Tally(np.asarray(support), number, rates=mechanism.rates)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [RR, OUE, SS], ids=["k-RR", "unary encoding", "subset selection"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_smaller_attack_overturns_a_finding(mechanism, seed):
@@ -80,6 +81,7 @@ def test_no_smaller_attack_overturns_a_finding(mechanism, seed):
         assert overturned.tolist() == (np.asarray(found.number) <= m).tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [RR, OUE, SS], ids=["k-RR", "unary encoding", "subset selection"])
 def test_limits_are_the_extremes_over_all_attacks(mechanism):
     came = collected(mechanism, 3)
@@ -107,6 +109,7 @@ def test_limits_widen_with_the_fakes_and_match_the_definition():
         np.testing.assert_allclose(found.upper, np.clip((upper - q) / d, 0, 1), atol=3 * RTOL)
 
 
+@pytest.mark.long
 def test_shares_of_the_honest_users_are_covered_too():
     of_users = intervals([520, 290, 100, 90], 2.0, fakes=5, estimand="users")
     sides = [intervals(tally(np.asarray([520, 290, 100, 90]) - less, 995, RR), estimand="users") for less in (5, 0)]
@@ -114,6 +117,7 @@ def test_shares_of_the_honest_users_are_covered_too():
     np.testing.assert_allclose(of_users.upper, sides[1].upper)
 
 
+@pytest.mark.long
 def test_counts_that_fakes_explain_are_no_contradiction():
     counts = [700, 0, 150, 150]  # more than randomization allows, if all reports are honest
     assert np.isnan(intervals(counts, 1.0).lower[:2]).all()
@@ -125,6 +129,7 @@ def test_counts_that_fakes_explain_are_no_contradiction():
     np.testing.assert_allclose(many.upper[:4], few.upper, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_the_finding_is_that_of_the_exact_test():
     counts = np.asarray([5_200, 2_900, 1_000, 900])
     tails = np.asarray(p_values(counts, 2.0))
@@ -148,6 +153,7 @@ def test_a_lower_limit_falls_with_the_number_of_fakes():
     assert intervals(counts, 2.0, fakes=number - 1).lower[1] >= 0.25 > intervals(counts, 2.0, fakes=number).lower[1]
 
 
+@pytest.mark.long
 def test_transformations_and_unusable_counts():
     counts = jnp.asarray([520, 290, 100, 90])
     run = jax.jit(lambda c, e: (intervals(c, e, fakes=5), fakes_to_overturn(c, e, 1)))
@@ -167,6 +173,7 @@ def test_transformations_and_unusable_counts():
     assert 0 < int(alone.number) <= 10
 
 
+@pytest.mark.long
 def test_of_designs_that_deny():
     design = NegativeQuestion(3, 0.0)
     counts = design.tally_of_counts([10, 45, 45])

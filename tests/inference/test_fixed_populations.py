@@ -36,6 +36,7 @@ def survival(count, trials, probability):
     return np.asarray(SURVIVAL(*arrays, probability), np.float64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trials", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("probability", [1e-6, 0.01, 0.3, 0.5, 0.97])
 def test_tails_against_rational_arithmetic(trials, probability):
@@ -123,6 +124,7 @@ def two_kinds(counts, total, high, low, not_high):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("num_categories", "epsilon"),
     [(2, 0.5), (2, 4.0), (20, 1.0), (200, 2.0), (1000, 6.0), (2, 8.0), (50, 8.0), (2, 10.0), (50, 12.0), (2, 25.0)],
@@ -222,6 +224,7 @@ def test_limits_where_few_reports_are_no_truth(total, num_categories, epsilon, l
     assert tuple(round(float(limit[0]) * total) - count for limit in (lower, upper)) == expected
 
 
+@pytest.mark.long
 def test_next_to_everybody_may_hold_it():
     # In float32 the upper limit was 0.99593: the mean of so many was known to a fifth of a standard deviation.
     lower, upper = intervals([3_556_416, 3_221_792, 3_221_792], 0.1, estimand="users")

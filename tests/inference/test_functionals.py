@@ -93,6 +93,7 @@ def test_a_group_has_the_limits_of_clopper_and_pearson():
     np.testing.assert_allclose(np.asarray(scaled), np.asarray(found) * 10 - np.asarray([3, 0, 3, 3]), rtol=RTOL * 10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_values_and_errors_are_those_of_the_inversion(estimand):
     found = linear_functional(COUNTS, EPSILON, values=NUMBERS, method="normal", estimand=estimand)
@@ -138,6 +139,7 @@ def test_the_unit_of_the_values_does_not_matter():
         np.testing.assert_allclose(moved, wanted, rtol=RTOL)
 
 
+@pytest.mark.long
 def test_conservative_intervals_cover_by_exact_laws():
     counts = outcomes(12, 3)
     for epsilon in (0.5, 1.5, 4.0):
@@ -215,6 +217,7 @@ def test_limits_invert_the_superquantile():
         assert estimate - lower <= 1.05 * (estimate - exact)
 
 
+@pytest.mark.long
 def test_widths_do_not_depend_on_how_many_users_there_are():
     """Beside the normal interval: longer by the superquantile of a normal law and by what is added to the spread."""
     values = np.arange(20).astype(FLOAT)
@@ -251,6 +254,7 @@ def bounded(x, data, difference, log_tilts):
     return best
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("estimates", [(0.5, 0.4), (0.9, 0.05), (1.05, 0.3)])
 def test_limits_of_a_difference_invert_a_chernoff_bound(estimates):
     x = np.linspace(0, 1, 7)

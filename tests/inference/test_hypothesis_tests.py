@@ -105,6 +105,7 @@ def test_tables_have_their_margins_and_their_law():
 # --- a given distribution
 
 
+@pytest.mark.long
 def test_the_limit_has_the_chi_square_law_inside_the_simplex():
     theta = jnp.array([0.5, 0.3, 0.2], FLOAT)
     keys = jax.random.split(KEY, 20_000)

@@ -79,6 +79,7 @@ def test_a_level_next_to_zero_is_one(estimand):
     assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["clopper-pearson", "wilson"])
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_limits_are_missing_only_where_all_categories_together_reject_every_share(method, estimand):
@@ -100,6 +101,7 @@ def test_limits_are_missing_only_where_all_categories_together_reject_every_shar
     assert np.isnan(limits(together - 1)).all()
 
 
+@pytest.mark.long
 def test_wilson_is_the_score_interval():
     counts, epsilon = np.array([5200, 2900, 1000, 900], INT), 2.0
     lower, upper = intervals(counts, epsilon, 0.9, method="wilson")
@@ -123,6 +125,7 @@ def test_simultaneous_intervals_share_the_level():
     assert (sidak.lower[:2] > bonferroni.lower[:2]).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("simultaneous", ["bonferroni", "sidak"])
 def test_intervals_of_two_shares_that_add_up_to_one_hold_together(simultaneous):
     counts, design = np.array([700, 300], INT), rrjax.mechanisms.ForcedResponse(0.7, [0.4, 0.6])
@@ -209,6 +212,7 @@ def test_batches_are_loops(name):
         np.testing.assert_allclose(one, np.stack(other), rtol=100 * ULP)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["intervals", "p_values"])
 @pytest.mark.parametrize("counts", [[-1, 5, 3], [0, 0, 0]])
 def test_unusable_counts_give_nan(name, counts):
@@ -440,6 +444,7 @@ def test_unusable_counts_have_no_ratio():
     assert all(np.isnan(leaf) for leaf in jax.tree.leaves(result))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [20.0, 40.0, 800.0])
 def test_where_every_report_is_the_truth_the_users_are_known(epsilon):
     for counts in ([3, 4], [15, 10, 5], [1, 0]):
@@ -448,6 +453,7 @@ def test_where_every_report_is_the_truth_the_users_are_known(epsilon):
         np.testing.assert_allclose(upper, np.array(counts) / sum(counts), rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     "statement",

@@ -61,6 +61,7 @@ def tails(low, high):
 # --- tails
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("total", [6, 1000, 10**6, pytest.param(2 * 10**9, marks=pytest.mark.long)])
 def test_hypergeometric_tails_against_scipy(total):
     rng = np.random.default_rng(total)
@@ -79,6 +80,7 @@ def test_hypergeometric_tails_against_scipy(total):
     np.testing.assert_allclose(distance, (support - number / total * marked) / spread, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_fixed_and_empty_tables_have_nothing_to_find():
     given = (np.array([0, 5, 3, 4]), np.array([5, 5, 3, 4]), np.array([0, 12, 3, 4]))
     found, distance = hypergeometric_test(*(jnp.asarray(x) for x in given), jnp.asarray(12))
@@ -118,6 +120,7 @@ def test_two_collections_have_fishers_test():
     assert result.statistic > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("design", [Warner(0.2), Kuk(0.8, 0.3)], ids=lambda each: each.name)
 def test_a_yes_or_a_no_is_one_test(design):
     """Whichever is named, and whether d is negative; but two support counts that are separate data are two tests."""
@@ -139,6 +142,7 @@ def test_a_yes_or_a_no_is_one_test(design):
     assert float(fit.p_value) == pytest.approx(expected[0], rel=1e-3)
 
 
+@pytest.mark.long
 def test_supports_of_unary_encoding_are_two_tests():
     """Even at the rates of randomized response, where p + q = 1."""
     mechanism = SymmetricUnaryEncoding(2, 2.0)

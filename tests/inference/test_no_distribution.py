@@ -29,6 +29,7 @@ def has_no_interval(found):
     return bool(np.isnan(limits).all() and np.isfinite(value).all())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("each", [900, 30])
 def test_tallies_with_too_many_or_too_few_supports(each):
     tally = Tally([each] * 4, num_users=1000, p=0.9, q=0.1)
@@ -71,6 +72,7 @@ def test_wilson_and_weighted_reports():
         assert has_no_interval(survey_estimate(np.full(1000, 3, INT), 1.0, values=values))
 
 
+@pytest.mark.long
 def test_limits_never_cross():
     """Of any supports, also those that only some of the tests refuse."""
     rng = np.random.default_rng(0)
@@ -99,6 +101,7 @@ def test_limits_never_cross():
     assert not np.isnan(found(supports)[0][0]).all()
 
 
+@pytest.mark.long
 def test_a_share_that_is_known_exactly_is_no_contradiction():
     lower, upper = intervals([10**9, 0], 20.0)  # in float32 both limits of the first round to one
     assert float(upper[0]) == 1

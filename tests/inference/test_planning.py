@@ -95,6 +95,7 @@ def test_two_categories_follow_the_well_known_law():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("simultaneous", [None, "bonferroni"])
 def test_widths_are_those_of_the_intervals(share, simultaneous):
@@ -289,6 +290,7 @@ def test_bad_arguments(call, argument):
         call()
 
 
+@pytest.mark.long
 def test_what_makes_no_sense_gives_nan():
     assert np.isnan(expected_rmse(10, 0, 1.0))
     assert np.isnan(users_for_error(10, 1.0, -0.1))
@@ -396,6 +398,7 @@ def test_no_distribution_has_a_larger_error_than_planned(name, estimand):
     assert errors.max() == pytest.approx(planned, rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "design", [Mangat(0.3), Triangular(0.25), ForcedResponse(0.75, [1.0, 0.0]), Kuk(1.0, 0.3)], ids=lambda d: d.name
 )

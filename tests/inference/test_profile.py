@@ -112,6 +112,7 @@ def test_intervals_end_where_the_profile_has_fallen(num_categories):
         assert ends[0] > 0 or low >= fall - 0.01
 
 
+@pytest.mark.long
 def test_a_surface_of_two_categories_and_its_band():
     counts, epsilon = np.array([620, 380]), 1.0
     surface = log_likelihood_surface(counts, epsilon, num_points=401)
@@ -134,6 +135,7 @@ def test_a_surface_of_two_categories_and_its_band():
     assert high == pytest.approx(optimize.brentq(fallen, 0.77, 0.99), abs=1 / 400)
 
 
+@pytest.mark.long
 def test_a_surface_of_three_categories():
     counts = np.array([620, 380, 400])
     surface = log_likelihood_surface(counts, 1.0, num_points=51, level=0.9)

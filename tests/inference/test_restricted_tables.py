@@ -71,6 +71,7 @@ def test_none_that_scipy_finds_fits_better(measure, length):
     assert value <= 1.02 * least + 0.05
 
 
+@pytest.mark.long
 def test_a_rare_pair_is_found_where_the_estimate_shows_none():
     """A row and a column of 1 % of independent columns: V = 0.7 is half a standard error away, not 30."""
     theta = np.outer([0.495, 0.495, 0.01], [0.495, 0.495, 0.01])

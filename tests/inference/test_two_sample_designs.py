@@ -238,6 +238,7 @@ def value_of_square(share, unrelated, counts):
     return said @ logs[0] + denied @ logs[1]
 
 
+@pytest.mark.long
 def test_inside_the_square_the_estimate_solves_both_equations():
     found = unrelated_question(INSIDE, UNRELATED)
     counts = np.asarray(INSIDE, float)
@@ -399,6 +400,7 @@ def test_unusable_counts_give_nan_and_extremes_do_not():
     assert found.kinds.dtype == FLOAT
 
 
+@pytest.mark.long
 def test_a_sample_that_is_exactly_the_law_of_one_kind_is_on_the_boundary():
     """35 of 50 anchors are the anchor's law, so nobody is said not to comply; rounding must not say otherwise."""
     found = compliance([[46, 53], [35, 15]], AnchoredCrosswise(0.15, 0.25, 0.1))

@@ -31,6 +31,7 @@ NAMES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1, 2])
 def test_names_that_differ_in_case_are_different_columns(tmp_path, number):
     files = [str(tmp_path / f"{place}.parquet") for place in range(number)]
@@ -51,6 +52,7 @@ def test_equal_names_in_parquet_are_refused(tmp_path):
         count_reports(Source(path, column="a"))
 
 
+@pytest.mark.long
 def test_levels_and_weights_of_a_frame_are_those_that_were_named():
     given = {
         "answer": ["no", "yes"] * 2,

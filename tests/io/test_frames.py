@@ -156,6 +156,7 @@ def test_ready_counts_are_exact(engine, request):
             tally_frame(whole, mechanism, domain=Domain.of(["a", "b", "c", "d"]), counts="n")
 
 
+@pytest.mark.long
 @engines
 def test_a_frame_is_counted_as_a_file_is(engine, request, tmp_path):
     columns = {

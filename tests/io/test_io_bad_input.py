@@ -330,6 +330,7 @@ def test_malformed_csv(tmp_path, text, attributes):
     refused(lambda: count_reports(Source(path, column="a"), Domain.range(0, 9)), path, **attributes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "line"),
     [

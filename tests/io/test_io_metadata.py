@@ -101,6 +101,7 @@ def test_a_mechanism_from_the_future_survives(tmp_path, more):
     assert read_metadata(path) == metadata
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "argument"),
     [

@@ -154,6 +154,7 @@ def test_one_value_tells_no_domain(write):
         count_reports(Source(write("a.csv", "a\n3\n")))
 
 
+@pytest.mark.long
 def test_text_takes_integers_and_refuses_what_duckdb_would_round(write):
     path = write("a.csv", "a\n12\n12.0\n+12\n 12 \n012\n")
     assert count_reports(Source(path), Domain.range(12, 13)).counts.tolist() == [5, 0]
@@ -227,6 +228,7 @@ def test_the_names_of_one_header_are_repeated(tmp_path):
 NINES = ["99", "99.0", "99.00", "+99", "9.9e1", "099"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("token", NINES)
 @pytest.mark.parametrize("held", ["INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(9, 2)", *NINES])
 def test_a_number_that_means_missing_in_any_notation(tmp_path, held, token):
@@ -303,6 +305,7 @@ def test_parquet_that_was_saved_again_is_a_copy(tmp_path):
     assert copies([first, again]) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [10, 10**6])
 def test_a_copy_of_a_file_is_refused(tmp_path, monkeypatch, size):
     monkeypatch.chdir(tmp_path)
@@ -345,6 +348,7 @@ def test_leading_zeros_are_counted_where_they_are_lost(write):
     assert count_reports(Source(path)).domain.num_categories == 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", pytest.param("a.csv.gz", marks=pytest.mark.long)])
 def test_cells_of_several_lines_in_a_large_file(write, name):
     """DuckDB reads parts of more than 8 MB at once, and takes lines within a cell for rows."""

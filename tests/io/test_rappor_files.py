@@ -51,6 +51,7 @@ def drawn(random, filters, theta, p=0.25, q=0.75):
     return users, counts
 
 
+@pytest.mark.long
 def test_files_are_decoded_as_by_non_negative_least_squares(tmp_path, population):
     filters, theta = population
     users, counts = drawn(np.random.default_rng(0), filters, theta)

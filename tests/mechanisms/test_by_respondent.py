@@ -32,6 +32,7 @@ def answers():
     return ByRespondent(DESIGNS, which), which, reports
 
 
+@pytest.mark.long
 def test_each_answer_has_the_likelihood_of_its_design(answers):
     mechanism, which, reports = answers
     rows = mechanism.log_rows(reports)
@@ -50,6 +51,7 @@ def test_small_integers_do_not_wrap():
     assert np.argwhere(counts).tolist() == [[0, 3], [1, 100], [1, 199]]
 
 
+@pytest.mark.long
 def test_the_maximum_is_that_of_an_own_likelihood(answers):
     mechanism, which, reports = answers
     mixture = mechanism.mixture(reports)
@@ -84,6 +86,7 @@ def test_simulated_answers_and_collections_have_the_law_of_their_design():
     assert [int(each.num_users) for each in tallies] == [10, 1000, 600]
 
 
+@pytest.mark.long
 def test_standard_errors_of_pooled_groups_are_published_ones():
     """Six parameters of the crosswise model: a share of .270528 with the standard error .0318."""
     yes, number = np.array([105, 81, 43, 91, 91, 41]), np.array([153, 136, 66, 150, 144, 72])
@@ -93,6 +96,7 @@ def test_standard_errors_of_pooled_groups_are_published_ones():
     assert float(inference.standard_errors(mixture)[0]) == pytest.approx(0.0318, abs=5e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("same", "share"), [([114, 104, 72, 71], 0.2941), ([137, 136, 53, 44], 0.0590), ([141, 136, 39, 43], 0.0213)]
 )
@@ -129,6 +133,7 @@ def test_the_fit_rejects_at_its_level_and_a_wrong_design():
     assert (p_values([laws[0], laws[1], np.array([0.1, 0.9])]) <= 0.05).mean() > 0.9
 
 
+@pytest.mark.long
 def test_groups_that_contradict_each_other_have_the_smallest_p_value_that_float64_has():
     counts = np.array([[300, 150, 50], [200, 100, 60], [90, 120, 210]])
     designs = RandomizedResponse(3, 1.0), RandomizedResponse(3, 3.0), Direct(3)
@@ -193,6 +198,7 @@ def test_what_cannot_be_used_is_named(make, argument):
     assert caught.value.argument == argument
 
 
+@pytest.mark.long
 def test_an_impossible_answer_is_nan_under_tracing():
     mechanism = ByRespondent(DESIGNS, jnp.array([0, 1, 2]))
     rows = jax.jit(mechanism.log_rows)(jnp.array([0, 7, 2]))

@@ -29,6 +29,7 @@ def test_any_two_categories_are_together_in_a_quarter(size):
     np.testing.assert_array_equal(together, np.where(np.eye(size, dtype=bool), columns // 2, columns // 4))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 2, 8, pytest.param(64, marks=pytest.mark.long)])
 def test_even_sums_against_the_matrix(size):
     values = np.random.default_rng(size).integers(0, 100, size)

@@ -61,6 +61,7 @@ def test_what_memos_hide_of_a_history_and_what_they_do_not():
     assert apart[constant, changed] > 2 * epsilon  # as many as there are memos in both
 
 
+@pytest.mark.long
 @pytest.mark.once
 @two_stages
 def test_the_loss_of_two_histories_is_that_of_all_outputs(kind):

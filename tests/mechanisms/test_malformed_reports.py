@@ -185,6 +185,7 @@ def test_the_likelihood_of_all_rounds_is_nan_with_what_is_no_report(name):
         protocol.mixture(reports)
 
 
+@pytest.mark.long
 def test_rappor_with_what_is_no_bit():
     rappor = longitudinal.Rappor(FILTERS, 2)
     theta, bits = np.full(3, 1 / 3), np.zeros((3, 8), INT)

@@ -49,6 +49,7 @@ def shares(size):
     return weights / weights.sum()
 
 
+@pytest.mark.long
 @enumerable
 @pytest.mark.parametrize(("size", "epsilon"), [(2, 0.5), (5, 1.0), (8, 3.0)])
 def test_rates_and_epsilon_are_those_of_the_channel(kind, size, epsilon):

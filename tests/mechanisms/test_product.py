@@ -96,6 +96,7 @@ def test_the_joint_maximum_is_that_of_the_dense_channel(name):
     assert float(rrjax.nll(slow.theta, mixture)) == pytest.approx(dense_one, abs=1e-5)
 
 
+@pytest.mark.long
 def test_reports_have_the_joint_law(product):
     place = product.num_categories - 2
     values = [np.full(30_000, int(value)) for value in product.values(place)]
@@ -125,6 +126,7 @@ def test_reports_that_are_all_the_same_do_not_tell_their_error():
     assert np.isfinite(product.inv_variances(counts)).any()
 
 
+@pytest.mark.long
 def test_marginals_of_the_inversion_are_those_of_the_columns():
     product = Product(OF_COLUMNS["two"])
     _, _, reports = drawn(product, 5000)
@@ -286,6 +288,7 @@ def test_records_among_fakes_have_their_law():
     np.testing.assert_allclose(jax.vmap(mixture.lift.transpose)(jnp.eye(24)), matrix - float(mixture.base), atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_epsilon_of_a_record_among_fakes():
     product = SampledWithFakes(COLUMNS)
     law = np.log(law_with_fakes(product))

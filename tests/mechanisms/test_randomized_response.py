@@ -216,6 +216,7 @@ def test_the_stream_does_not_depend_on_64_bit_mode():
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.long
 def test_jit_and_vmap_draw_the_same_reports():
     values = np.arange(12, dtype=np.int32).reshape(3, 4) % 5
     mechanism = RandomizedResponse(5, 1.0)
@@ -390,6 +391,7 @@ def test_expected_errors_of_the_inversion_match_a_simulation():
     assert abs((errors[:, 4] ** 2).mean() - sd**2) <= 4 * sd**2 * math.sqrt(2 / repetitions)
 
 
+@pytest.mark.long
 def test_an_epsilon_that_64_bits_cannot_deliver_is_not_simulated():
     """Estimates would take it for the one that was asked for."""
     with refused("epsilon", value=0.1):

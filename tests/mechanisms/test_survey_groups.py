@@ -66,6 +66,7 @@ def test_the_maximum_is_that_of_solvers(case):
     assert loss(theta, counts) == pytest.approx(solved.fun, abs=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-30, 0.01, 1.0, 5.0, 800.0])
 def test_one_group_is_randomized_response(epsilon):
     for seed in range(3):

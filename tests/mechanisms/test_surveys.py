@@ -215,6 +215,7 @@ def test_near_ties_are_settled_as_exact_arithmetic_does():
         assert total_variation(found, wanted) < (1e-15 if X64 else 1e-7)
 
 
+@pytest.mark.long
 def test_equal_noise_is_randomized_response():
     counts = np.append(collect(0, 999, 100_000, 0.5), 0)
     weights = jnp.full(1000, 1 / expm1_epsilon(jnp.asarray(0.5, FLOAT)))
@@ -251,6 +252,7 @@ def test_the_maximum_is_that_of_solvers(name):
         assert reached == pytest.approx(loss(theta), abs=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("truth", [0.7, 0.3, 0.01])
 def test_warner_is_randomized_response_or_its_exchange(truth):
     mechanism, reports = Warner(truth), np.repeat([0, 1], [600, 400])
@@ -268,6 +270,7 @@ def test_warner_is_randomized_response_or_its_exchange(truth):
     np.testing.assert_allclose(rr_loss(logits, [0, 1], mechanism), wanted, rtol=8 * ULP)
 
 
+@pytest.mark.long
 def test_a_traced_probability_of_warner():
     reports = np.asarray([0, 0, 1])
     estimate = jax.jit(lambda mechanism: rrjax.inv(mechanism.tally(reports)))
@@ -321,6 +324,7 @@ def test_derivatives_on_the_boundary_are_those_of_the_support():
     np.testing.assert_allclose(slopes([50, 43, 7], design), wanted, atol=20 * ULP)
 
 
+@pytest.mark.long
 @every_design
 def test_intervals_are_clopper_and_pearson_of_each_count(name):
     design, channel = DESIGNS[name]
@@ -371,6 +375,7 @@ def estimates(counts, design):
     return jnp.concatenate([mle(counts, design), inv(counts, design)])
 
 
+@pytest.mark.long
 def test_unusable_counts_give_nan():
     design = DESIGNS["forced"][0]
     for counts in ([-1, 5, 5], [0, 0, 0], [LARGEST, 1, 1]):
@@ -382,6 +387,7 @@ def test_unusable_counts_give_nan():
         assert np.isnan(jax.jit(mle)(np.array(counts, FLOAT), design)).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "values"),
     [

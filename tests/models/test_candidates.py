@@ -132,6 +132,7 @@ def test_no_private_mechanism_has_a_report_that_is_the_label_more_often():
             assert prior @ np.diag(law(mask, epsilon)) == pytest.approx(-best.fun, rel=1e-6)
 
 
+@pytest.mark.long
 def test_how_many_candidates_may_be_given():
     prior = priors(6, 5)
     for number in (1, 3, 5):

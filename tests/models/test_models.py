@@ -82,6 +82,7 @@ def reference():
     return logits, reports, log_share
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 11.5, 30.0, 100.0])
 def test_float32_is_close_to_float64_for_every_epsilon(epsilon):
     logits, reports, log_share = reference()
@@ -120,6 +121,7 @@ def test_every_example_may_have_an_epsilon_of_its_own():
         np.testing.assert_allclose(one_each_row[:, 0], together[:, 0], rtol=4 * ULP, atol=4 * ULP)
 
 
+@pytest.mark.long
 def test_weights_of_reports_are_sums_of_reports():
     logits = logits_of(6, 5)
     weights = np.random.default_rng(0).integers(0, 4, (6, 5)).astype(FLOAT)
@@ -192,6 +194,7 @@ def test_derivatives_are_those_of_finite_differences(loss):
     check_grads(lambda z: loss(z, reports, Channel(matrix)), (logits,), order=2)
 
 
+@pytest.mark.long
 def test_the_slope_keeps_its_digits_at_a_small_epsilon():
     """It is of the size of ε: a difference of numbers that are not would lose it."""
     logits, report, epsilon = logits_of(6), 2, 1e-3

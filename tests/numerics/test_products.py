@@ -41,6 +41,7 @@ def multiplies_by_default(node):
     return called and node.attr in DEFAULT
 
 
+@pytest.mark.long
 def test_arrays_of_jax_are_multiplied_by_one_module():
     # Also where no test traces a program: functions on the host, and branches that few sizes take.
     found = {

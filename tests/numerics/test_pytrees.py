@@ -96,6 +96,7 @@ def test_whatever_takes_the_place_of_leaves_passes(cls):
     assert first.shape == (3,)
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_equality_is_one_bool_and_large_leaves_are_shown_by_their_shape(cls):
@@ -136,6 +137,7 @@ def test_a_likelihood_has_derivatives_and_zeros():
     assert float(change) > 0
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_exported_functions_take_and_return_them():
     pytest.importorskip("flatbuffers")

@@ -67,6 +67,7 @@ def test_a_function_of_each_vector(number):
         np.testing.assert_allclose(found[:number], np.sqrt(values[:number]) + 1, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("length", "number"), SIZES)
 def test_each_number_has_its_cell(length, number):
     rows = Rows(HEIGHT, jnp.int32(length), jnp.int32(number))
@@ -82,6 +83,7 @@ def test_each_number_has_its_cell(length, number):
     np.testing.assert_array_equal(np.asarray(rows.places)[array > 0], place[array > 0])
 
 
+@pytest.mark.long
 def test_a_vector_that_is_not_finite_leaves_the_others_alone():
     rows = Rows(HEIGHT, jnp.int32(200), jnp.int32(3))
     vectors = np.ones((3, 200), FLOAT)

@@ -40,6 +40,7 @@ def test_odds_are_capped_and_poisoned():
         assert np.isnan(expm1_epsilon(jnp.asarray(epsilon, FLOAT)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-3, 0.7, 3.0])
 def test_odds_have_the_derivative_of_the_exponential(epsilon):
     epsilon = FLOAT.type(epsilon)
@@ -110,6 +111,7 @@ def test_products_are_split_exactly():
             assert abs(Fraction(fraction) - rest) <= rest * Fraction(ULP)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [8000, 16_384, 16_385, 1_423_000])
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.9])
 def test_many_small_terms_beside_a_large_one(size, share):

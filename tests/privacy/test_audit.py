@@ -37,6 +37,7 @@ def test_the_bound_is_that_of_clopper_and_pearson(x64):
                     assert found >= wanted - (1e-7 if x64 else 1e-4)
 
 
+@pytest.mark.long
 def test_the_bound_covers_at_its_level():
     """Of two thousand audits of a coin at its true ratio, no more than 1 − level are above it."""
     random, number, level = np.random.default_rng(0), 400, 0.8
@@ -77,6 +78,7 @@ def test_ten_million_reports_come_within_a_hundredth(name, urandom):
     assert 0.99 < result.lower <= result.claimed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [name if name.startswith("hadamard") else pytest.param(name, marks=pytest.mark.long) for name in MECHANISMS]
 )
@@ -287,6 +289,7 @@ def one_bit(random, values, told):
     return reports
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "leak",
     [
@@ -360,6 +363,7 @@ def test_the_level_holds_for_all_that_is_looked_at(name, urandom):
     assert len({(result.likelier, result.other) for result in results}) > 3  # chance chose them
 
 
+@pytest.mark.long
 def test_the_level_holds_where_the_event_is_chosen_among_many_reports():
     """Of what differs by chance alone, with a thousand different reports and ten values to choose from."""
     random = np.random.default_rng(0)

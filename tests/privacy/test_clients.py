@@ -384,6 +384,7 @@ def standard_errors(tally, truth):
     return np.sqrt(np.asarray(tally.rates.variance(np.asarray(truth, FLOAT)), float)) / math.sqrt(int(tally.num_users))
 
 
+@pytest.mark.long
 @every
 def test_the_tally_of_a_clients_reports_is_unbiased(name, seeded):
     truth = np.asarray([0.5, 0.2, 0.1, 0.1, 0.05, 0.03, 0.02, 0.0])

@@ -186,6 +186,7 @@ def enumerated(num_users, pair, ratio):
     return float(total / num_users)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_the_divergence_is_that_of_the_enumerated_counts(name, epsilon):

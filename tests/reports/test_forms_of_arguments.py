@@ -38,6 +38,7 @@ def test_a_distribution_to_test_comes_in_all_forms_of_a_truth(colours):
     assert tests[0] == tests[1] == tests[2]
 
 
+@pytest.mark.long
 def test_a_series_is_taken_by_its_labels(colours):
     """Those of `value_counts` are in the order of the counts."""
     pandas = pytest.importorskip("pandas")
@@ -64,6 +65,7 @@ def test_a_series_is_taken_by_its_labels(colours):
         colours.compare(pandas.Series([1, 2, 3, 4], index=["red", "green", "blue", "red"]))
 
 
+@pytest.mark.long
 def test_sizes_of_a_population_come_by_level():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"answer": ["no", "yes"] * 300, "level": [1, 1, 2] * 200})
@@ -95,6 +97,7 @@ def test_numbers_of_a_design_may_name_their_answers(tmp_path, forced):
         shares({"yes": 0.25, "maybe": 0.75})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "ask",
     [

@@ -228,6 +228,7 @@ def test_a_column_that_contradicts_its_mechanism_is_warned_of(survey):
     assert [each.startswith("drinks: ") for each in warnings] == [True]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("argument", "ask"),
     [
@@ -459,6 +460,7 @@ def test_two_samples_are_refused_by_argument(asked, argument, changed):
     check_refusal(argument, lambda: read_two(**changed))
 
 
+@pytest.mark.long
 def test_two_samples_of_the_same_people_where_they_must_differ():
     design = TWO_SAMPLES["unrelated-question-two-samples"]([0.7, 0.3])
     sample = ("die", "a", "b")

@@ -101,6 +101,7 @@ def test_errors_about_truths_name_the_argument_and_no_true_value(argument, asked
     assert "secret" not in str(refused)
 
 
+@pytest.mark.long
 def test_estimators_that_these_reports_do_not_allow():
     oue = rrjax.mechanisms.OptimizedUnaryEncoding(2, epsilon=2.0)
     reports = rrjax.Reports.of_tally(rrjax.Tally([388, 230], 1000, rates=oue.rates), oue)
@@ -160,6 +161,7 @@ def test_quantiles_of_labels_are_texts_and_of_integers_numbers():
     assert caught.value.argument == "plot"
 
 
+@pytest.mark.long
 def test_groups_are_texts_or_labels_by_name():
     reports = rrjax.Reports.of_counts(VISIT_COUNTS, 2.0)
     found = reports.group("a=2,3", "2:3", {"b": [2, 3], "c": range(2, 4), "d": "2:3"}, "e=2:inf")
@@ -384,6 +386,7 @@ def test_pairs_that_are_randomized_as_one():
     assert answer.facts["columns"] == ["smokes", "drinks"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("argument", "ask"),
     [

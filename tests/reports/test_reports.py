@@ -155,6 +155,7 @@ def test_values_that_are_no_labels_are_named():
     assert {"2020-01-01 00:00:00", "2020-01-02 00:00:00"} < set(reports.by("day", group=["x"]).columns["of"])
 
 
+@pytest.mark.long
 def test_estimates_that_agree_are_reported():
     answer = rrjax.Reports.of_counts([500300, 499700], 2.0, ["no", "yes"]).shares()
     assert answer.estimate.undetermined
@@ -269,6 +270,7 @@ def test_so_many_fakes_change_a_mark_and_no_fewer(made):
     assert reports(counts, number).shares(looks="any").words["fakes"] == ""
 
 
+@pytest.mark.long
 def test_questions_compute_in_float64_and_change_no_setting():
     before = jax.config.jax_enable_x64
     shares = rrjax.Reports.of_counts(COUNTS, 2.0).shares()
@@ -414,6 +416,7 @@ def test_reports_that_are_not_others_are_not_added(table, invoke):
     assert len(both.paths) == 2
 
 
+@pytest.mark.long
 def test_files_that_are_read_in_different_ways_are_not_added(tmp_path):
     """One way of reading would take the `?` of the second file for a region."""
     first, second = tmp_path / "a.csv", tmp_path / "b.csv"
@@ -512,6 +515,7 @@ def test_columns_that_were_randomized_separately(tmp_path, monkeypatch, invoke):
         found.pairs(level=3)
 
 
+@pytest.mark.long
 def test_questions_side_by_side_warn_of_a_contradiction_once(monkeypatch):
     barrier, test = Barrier(2), rrjax.inference.contradiction_test
 

@@ -444,6 +444,7 @@ def law_of(size):
     return (law / law.sum()).astype(FLOAT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 3, 64])
 def test_every_cell_of_a_halved_vector_has_its_law(size):
     law = law_of(size)

@@ -514,6 +514,7 @@ def test_sweeps_compile_once(compilations):
     assert not compilations
 
 
+@pytest.mark.long
 def test_keys_of_other_kinds_draw_histograms_too():
     key = jax.random.key(0, impl="rbg")
     reports = counts(key, THETAS[3], 10**6, 1.0)

@@ -232,6 +232,7 @@ def test_files_name_mechanisms(tmp_path):
         read_study(file)
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_figures_are_of_one_mechanism(two):
     pytest.importorskip("matplotlib")
