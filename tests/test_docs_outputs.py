@@ -112,7 +112,7 @@ def files(beside_files):
     return beside_files
 
 
-@pytest.mark.long  # what most commands do, once
+@pytest.mark.full  # what most commands do, once
 @pytest.mark.parametrize("command", RUNS)
 def test_objects_have_the_fields_that_the_page_names(files, command):
     found = set()
@@ -124,7 +124,7 @@ def test_objects_have_the_fields_that_the_page_names(files, command):
     assert found == named
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_numbers_have_the_fields_that_the_page_names(files):
     Path("n.csv").write_text("age\n" + "".join(f"{number}\n" for number in range(10, 90)))
     flags = ("--mechanism", "square-wave", "--range", "0,100", "--bins", "5", "--epsilon", "2", "--out", "n.parquet")
@@ -137,7 +137,7 @@ def test_numbers_have_the_fields_that_the_page_names(files):
     assert found == fields(EVERYWHERE) | fields(OF_REPORTS) | fields("`estimate` and `compare` of numbers")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_regression_of_two_samples_has_the_fields_that_the_page_names(files):
     said = {"A": (1, 0, 0), "B": (1, 1, 0)}
     rows = [f"{yes},{card},{age}" for age in range(20, 70) for card in "AB" for yes in (*said[card], age % 2)]
@@ -214,7 +214,7 @@ def test_tables_have_the_columns_that_the_page_names(files):
         assert set(columns(*run)) == {name.removeprefix(prefix) for name in fields(heading) if name.startswith(prefix)}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_study_has_the_dimensions_variables_and_attributes_that_the_page_names():
     given = {"estimators": ["inv_n", "inv_p"], "num_categories": 4, "num_users": 100, "epsilon": 2.0, "num_seeds": 3}
     first = Study(**given, zipf=1.0, metrics=list(METRICS)).run(quantiles=[0.5], keep_seeds=True)

@@ -58,7 +58,7 @@ def collection(tmp_path_factory):
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_file_of_reports_is_enough(collection):
     done = run(
         *("estimate", "reports.parquet", "--out", "estimate.csv", "--plot", "estimate.png", "--explain"),
@@ -156,7 +156,7 @@ def test_a_real_attribute_with_a_domain_of_a_million(tmp_path):
     assert result["likeliest"]["certificate"]["gap"] < 1e-12
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.skipif(not (DATA / "kosarak-head.dat.gz").exists(), reason="shared/data or RRJAX_DATA is not here")
 def test_the_head_of_kosarak_with_its_truth(tmp_path):
     sessions = DATA / "kosarak-head.dat.gz"
@@ -239,14 +239,14 @@ def test_reports_are_written_where_their_metadata_have_a_place(invoke):
     assert ".parquet" in error
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_domain_from_the_data_is_warned_about(invoke):
     write("a.csv", ABC)
     error = invoke.said(0, "estimate", "a.csv", "--epsilon", "1")
     assert "The domain was taken from the data" in error  # K is too small then, and the estimate biased
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_missing_reports_are_named_and_counted(invoke):
     write("a.csv", "colour,id\n" + "red,1\n?,2\n,3\nblue,4\n" * 500)
     line = ("estimate", "a.csv", "--column", "colour", "--epsilon", "1", "--missing", "?", "--json")
@@ -263,7 +263,7 @@ def test_too_little_information_is_said(invoke):
     assert "carry little information" in error  # without which an estimate of pure noise would be believed
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_the_metadata_say_need_not_be_given_and_cannot_be_contradicted(invoke, collection):
     reports = collection / "reports.parquet"
     assert invoke("estimate", reports, "--epsilon", "2", "--column", "city")[0] == 0
@@ -317,7 +317,7 @@ def test_the_smallest_epsilon_makes_the_round_trip(invoke):
     assert invoke("estimate", "r.parquet")[0] == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_column_called_row_is_read(invoke):
     write("a.csv", "row\n" + "7\n7\n8\n" * 100)
     line = ("randomize", "a.csv", "--epsilon", "20", "--domain", "0:9", "--seed", "0", "--out", "r.parquet")
@@ -350,7 +350,7 @@ def test_a_pipe_is_refused_at_once(invoke):
     assert "pipe.csv" in invoke.said(3, "estimate", "pipe.csv", "--epsilon", "1")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_terminal_without_greek(collection):
     done = subprocess.run(
         [sys.executable, "-m", "rrjax", "estimate", "reports.parquet"],
@@ -363,14 +363,14 @@ def test_a_terminal_without_greek(collection):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_closed_terminal_is_no_error(collection):
     line = f"{sys.executable} -m rrjax estimate reports.parquet --out closed.csv >&- 2>&-"
     assert subprocess.run(["bash", "-c", line], cwd=collection, timeout=300, check=False).returncode == 0
     assert (collection / "closed.csv").exists()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_full_terminal_is_a_sentence(collection):
     line = f"{sys.executable} -m rrjax estimate reports.parquet > /dev/full"
     done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)
@@ -388,7 +388,7 @@ def test_another_mechanism_is_refused(invoke):
     assert "randomized-response" in error
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_ready_counts_beyond_two_to_the_31(tmp_path):
     (tmp_path / "n.csv").write_text("label,n\nx,3000000000\ny,2000000000\nz,1000000000\n")
     done = run("estimate", "n.csv", "--counts", "n", "--epsilon", "1", "--json", folder=tmp_path)
@@ -411,7 +411,7 @@ def test_a_full_disk_leaves_no_file(collection):
     assert {path: path.stat().st_size for path in collection.iterdir()} == before
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_reader_that_leaves_is_no_error(collection):
     line = f"{sys.executable} -m rrjax estimate reports.parquet | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)
@@ -465,7 +465,7 @@ def test_a_command_is_one_file_and_one_entry(invoke):
         assert " ".join(first.split()) in " ".join(out.split()), name
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_any_estimator_of_the_catalogue_by_either_spelling(invoke):
     write("a.csv", ABC)
     for name in (*ESTIMATORS, "mle-star", "empirical-bayes"):
@@ -484,7 +484,7 @@ def test_an_order_that_means_something(invoke):
         assert ("ordered_bayes" in [row["estimator"] for row in rows]) == bool(flags)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_equal_shares_for_want_of_knowledge_are_said_to_be(invoke):
     # Counts that are all the same would contradict randomized response.
     values = np.random.default_rng(0).integers(0, 40, 400).tolist()
@@ -497,7 +497,7 @@ def test_equal_shares_for_want_of_knowledge_are_said_to_be(invoke):
     assert "distinguish" not in invoke("estimate", "b.csv", "--domain", "0:39", "--epsilon", "1")[1]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("columns", [80, 60, 40])
 def test_numbers_are_whole_however_narrow_the_terminal(invoke, monkeypatch, columns):
     names = [f"a town with quite a long name of number {index}" for index in range(4)]

@@ -69,7 +69,7 @@ def test_words_for_yes_and_no():
     assert Domain.range(0, 2**31 - 2).place_of_yes is None
 
 
-@pytest.mark.long  # several commands
+@pytest.mark.full  # several commands
 def test_the_yes_is_known_by_its_label_in_any_order(table):
     expected = float(rrjax.mle(Kuk(0.7, 0.1).mixture_of_counts([462, 538]))[0])
     for labels, listed in (
@@ -117,7 +117,7 @@ def test_a_label_is_said_to_be_yes(table):
     assert abs(shares[0] - (1 - shares[1])) > 0.1  # or it would not matter
 
 
-@pytest.mark.long  # several commands
+@pytest.mark.full  # several commands
 def test_numbers_with_the_names_of_answers(table):
     design = UnrelatedQuestion(0.5, [1 / 12, 11 / 12])
     expected = float(rrjax.mle(design.mixture_of_counts([462, 538]))[0])

@@ -55,7 +55,7 @@ def test_counts_by_the_texts_of_other_columns(survey):
     assert {key: each.counts.tolist() for key, each in counted.items()} == {("",): [89, 7], ("1/4",): [112, 198]}
 
 
-@pytest.mark.long  # an estimate of each group, and of both
+@pytest.mark.full  # an estimate of each group, and of both
 def test_rows_tables_and_frames_give_one_answer(survey):
     polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
     answer = read().shares()
@@ -73,7 +73,7 @@ def test_rows_tables_and_frames_give_one_answer(survey):
     assert columns["group_2"] == pytest.approx([89 / 96, 7 / 96], abs=1e-6)
 
 
-@pytest.mark.long  # a fit of 406 rows
+@pytest.mark.full  # a fit of 406 rows
 def test_a_regression_takes_the_design_of_each_row(survey):
     answer = read().regress("age")
     rows = [line.split(",") for line in Path("rows.csv").read_text().splitlines()[1:-1]]
@@ -284,7 +284,7 @@ def test_what_does_not_go_with_the_difference_of_samples(samples):
     samples.refuses("--by", *line, "--by", "school")
 
 
-@pytest.mark.long  # 300 surveys
+@pytest.mark.full  # 300 surveys
 def test_the_difference_keeps_its_level():
     random, designs = np.random.default_rng(2), (Direct(2), Crosswise(0.2))
     laws = [np.asarray(each.channel(), float).T @ [0.3, 0.7] for each in designs]
@@ -408,7 +408,7 @@ def test_two_samples_from_a_table_of_counts(survey):
     assert json.loads(survey.done("estimate", "dice.csv", *COLUMNS, *forced, "--counts", "n", "--json")) == found
 
 
-@pytest.mark.long  # an estimate by whole counts
+@pytest.mark.full  # an estimate by whole counts
 def test_support_counts_from_a_table(invoke):
     import jax
 
@@ -443,7 +443,7 @@ def test_support_counts_from_a_table(invoke):
         rrjax.read("support.csv", mechanism="oue", **{**given, "num_users": 1000.5})
 
 
-@pytest.mark.long  # an estimate
+@pytest.mark.full  # an estimate
 def test_answers_to_direct_questions_are_what_they_are():
     shares = rrjax.Reports.of_counts([49, 47], Direct(2), ["yes", "no"]).shares()
     assert "50" not in shares.to_publish.split("of these")[0]

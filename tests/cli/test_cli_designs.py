@@ -77,7 +77,7 @@ def test_a_design_in_a_file(answers):
         assert (answers.error.flag, str(answers.error.file)) == ("--design", fault)
 
 
-@pytest.mark.long  # eight programs
+@pytest.mark.full  # eight programs
 @pytest.mark.parametrize("name", DESIGNS)
 def test_every_design_has_the_estimates_of_its_class(answers, name):
     assert set(EXAMPLES) == set(DESIGNS)
@@ -104,7 +104,7 @@ def flags_of(name):
     return ["--mechanism", name, *(flag for text in EXAMPLES[name] for flag in ("--parameter", text))]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name == "forced-response" else (pytest.mark.long,)) for name in RANDOMIZING],
@@ -124,7 +124,7 @@ def test_answers_that_were_randomized_here(answers, name):
     answers.refuses("--mechanism", "estimate", "r.parquet", *DICE)
 
 
-@pytest.mark.long  # many commands
+@pytest.mark.full  # many commands
 def test_plans_and_audits_of_designs(answers):
     dice = DICE[2:]
     plan = answers.json("plan", *dice, "--target-rmse", 0.02)
@@ -167,7 +167,7 @@ def test_plans_and_audits_of_designs(answers):
         answers.refuses(flag, *line)
 
 
-@pytest.mark.long  # a study
+@pytest.mark.full  # a study
 def test_a_study_of_a_design(answers, monkeypatch):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
     dice = DICE[2:]
@@ -177,7 +177,7 @@ def test_a_study_of_a_design(answers, monkeypatch):
     answers.refuses("--epsilon", *study, "--epsilon", 1)
 
 
-@pytest.mark.long  # a regression, statements, a page
+@pytest.mark.full  # a regression, statements, a page
 def test_statements_regressions_and_pages(answers):
     rng = np.random.default_rng(3)
     age, region = rng.integers(18, 81, 3000), rng.integers(0, 2, 3000)
@@ -259,7 +259,7 @@ def test_reports_with_metadata_and_statements_that_a_design_has_not(answers):
     assert NegativeQuestion(3).tally_of_counts([5, 3, 2]).support.tolist() == [5, 7, 8]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_questions_about_the_answers_to_a_design(answers):
     io.write_table("later.csv", {"answer": np.array(["yes", "no"]), "n": np.array([930, 1505])})
     io.write_table("census.csv", {"answer": np.array(["yes", "no"]), "n": np.array([20, 80])})
@@ -286,7 +286,7 @@ def test_questions_about_the_answers_to_a_design(answers):
     answers.refuses("--epsilon", "test", "fit", "counts.csv", *COUNTED, *DICE, "--epsilon", "1")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_who_complies_is_estimated_from_two_samples(answers):
     Path("same.txt").write_text("same\ndifferent\n")
     counts = {"sensitive": (1427, 573), "anchor": (1541, 459)}
@@ -312,7 +312,7 @@ def test_who_complies_is_estimated_from_two_samples(answers):
     answers.refuses("--sample", "estimate", "counts.csv", *COUNTED, *DICE, *sample)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_estimates_at_the_boundary_are_said(answers):
     io.write_table("two.csv", {"die": np.repeat(["a", "b"], (50, 60)), "said": np.repeat("no", 110)})
     line = ["estimate", "two.csv", "--column", "said", "--domain", "yesno.txt", "--sample", "die=a,b"]

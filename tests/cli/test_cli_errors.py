@@ -165,7 +165,7 @@ def odd_files(beside_files):
     return beside_files
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_refusals_are_in_plain_words(odd_files):
     """No Python, no doubled full stop, and an end."""
     faults = []

@@ -55,7 +55,7 @@ def test_other_texts_are_no_domain(tmp_path, monkeypatch, text):
         read_domain(text)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_labels_and_a_logarithm_at_the_command_line(tmp_path, monkeypatch, invoke):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_text("a\n" + "yes\n" * 60 + "no\n" * 40)
@@ -65,7 +65,7 @@ def test_labels_and_a_logarithm_at_the_command_line(tmp_path, monkeypatch, invok
     assert invoke("estimate", "r.csv", "--epsilon", "1", "--domain", "yes,yes")[0] == 2  # a flag, not a file
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_probability_of_the_truth_in_place_of_epsilon(tmp_path, monkeypatch, invoke):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_text("a\n" + "yes\n" * 60 + "no\n" * 30 + "?\n" * 10)
@@ -142,7 +142,7 @@ def test_every_design_of_rrreg_is_named():
             parameters_of(name, {"p": 0.7})
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("command", [("--help",), *((name, "--help") for names in COMMANDS.values() for name in names)])
 def test_help_comes_without_jax(command):
     code = f"import sys, rrjax.cli; sys.argv = ['rrjax', *{command}]; rrjax.cli.main()"

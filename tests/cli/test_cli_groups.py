@@ -23,7 +23,7 @@ def collected(invoke):
     return invoke
 
 
-@pytest.mark.long  # estimates of three mechanisms and of all together
+@pytest.mark.full  # estimates of three mechanisms and of all together
 def test_files_that_were_randomized_differently_are_estimated_together(collected):
     files = [f"{name}.parquet" for name in WAYS]
     found = collected.json("estimate", *files, "--out", "all.csv")
@@ -41,7 +41,7 @@ def test_files_that_were_randomized_differently_are_estimated_together(collected
     assert "group 2 (dice.parquet)" in out
 
 
-@pytest.mark.long  # two collections of 30 categories
+@pytest.mark.full  # two collections of 30 categories
 def test_a_small_noisy_group_does_not_move_a_large_precise_one(invoke):
     shares = 1 / np.arange(1, 31) ** 2.0
     shares /= shares.sum()

@@ -31,7 +31,7 @@ DRAWS = ("--draws", "199")
 READ = ("--column", "label", "--counts", "n", "--epsilon", "2")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_estimates_come_with_intervals_and_discoveries(invoke):
     write_counts("r.csv", COUNTS)
     result = invoke.json("estimate", "r.csv", *READ, "--level", "0.9", "--out", "e.csv")
@@ -46,7 +46,7 @@ def test_estimates_come_with_intervals_and_discoveries(invoke):
     assert result["top"][3]["discovered"] is False
 
 
-@pytest.mark.parametrize("command", [pytest.param(each, marks=pytest.mark.long) for each in ("estimate", "compare")])
+@pytest.mark.parametrize("command", [pytest.param(each, marks=pytest.mark.full) for each in ("estimate", "compare")])
 def test_figures_draw_intervals_that_hold_all_at_once_and_mark_by_them(invoke, monkeypatch, command):
     drawn = {}
     monkeypatch.setattr("rrjax.figures.estimate_figure", lambda *_, **given: drawn.update(given))
@@ -61,7 +61,7 @@ def test_figures_draw_intervals_that_hold_all_at_once_and_mark_by_them(invoke, m
     assert drawn["limits_label"].endswith("all at once")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_estimate_outside_its_interval_is_said(invoke):
     # 400 categories beside the one that all users hold.
     counts = np.array([60, *[2] * 200, *[0] * 200])
@@ -74,7 +74,7 @@ def test_an_estimate_outside_its_interval_is_said(invoke):
         assert invoke.json(*line, *flags)["num_discovered_outside_interval"] == outside
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_fit_to_a_given_distribution(invoke):
     write_counts("r.csv", COUNTS)
     write_counts("census.csv", [70, 30, 0, 0])
@@ -127,7 +127,7 @@ def test_a_test_that_can_find_nothing_says_so(invoke):
     assert least_of_shuffles(np.asarray([[5, 0], [7, 0]])) == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_trend_and_its_direction(invoke):
     for name, first in (("a", 5200), ("b", 4900), ("c", 4600)):
         write_counts(f"{name}.csv", [first, 8100 - first, 1900])
@@ -151,7 +151,7 @@ def test_markup_in_names_is_shown(invoke):
     assert json.loads(out)["num_categories"] == [2, 2]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_simulation_is_bounded_and_its_time_is_said(invoke, monkeypatch):
     """As many categories as take long are simulated less often, unless --draws says how often."""
     write_counts("r.csv", [5200, 2900, 1000, 900])

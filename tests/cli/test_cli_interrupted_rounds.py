@@ -62,7 +62,7 @@ def go_on(day, out):
     assert rounds() == [*numbers, len(numbers) + 1]
 
 
-@pytest.mark.long
+@pytest.mark.long  # kept in every run: no memo and no report may be lost
 @pytest.mark.parametrize("what", ["replace", "fsync", pytest.param("open", marks=pytest.mark.full)])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_full_disk_at_every_write(day, monkeypatch, what, first):
@@ -116,7 +116,7 @@ app(arguments)
 """
 
 
-@pytest.mark.long
+@pytest.mark.long  # kept in every run: no memo and no report may be lost
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_between_any_two_writes(day, number, when):

@@ -28,7 +28,7 @@ LINE = ["randomize", "v.csv", "--column", "smokes", "--column", "drinks", "--col
 DOMAINS = ["--domain", "yn.txt", "--domain", "d.txt", "--domain", "0:1"]
 
 
-@pytest.mark.long  # joint tables, simulated tests
+@pytest.mark.full  # joint tables, simulated tests
 def test_a_survey_of_three_questions(survey):
     made = survey.json(*LINE, *DOMAINS, "--epsilon", 6, "--seed", 1, "--out", "s.parquet")
     assert [each["epsilon"] for each in made["columns"]] == [2, 2, 2]
@@ -72,7 +72,7 @@ def test_a_survey_of_three_questions(survey):
     assert survey("estimate", "s.parquet", "--joint", "smokes,drinks", "--out", "s.parquet")[0] == 2
 
 
-@pytest.mark.long  # a joint table and its association
+@pytest.mark.full  # a joint table and its association
 def test_missing_answers_and_weights(survey):
     Path("m.csv").write_text("a,b\nyes,1\n,0\nno,1\nyes,0\nno,\n" + "yes,1\n" * 50)
     line = ["randomize", "m.csv", "--column", "a", "--column", "b", "--apart", "--out", "m.parquet", "--json"]
@@ -89,7 +89,7 @@ def test_missing_answers_and_weights(survey):
     assert (alone["num_reports"], alone["num_missing"]) == (54, 1)
 
 
-@pytest.mark.long  # joint tables, simulated tests
+@pytest.mark.full  # joint tables, simulated tests
 def test_columns_that_are_sampled(survey):
     for seed in ([], ["--seed", 3]):  # secure random numbers, and a simulation
         made = survey.json(
@@ -154,7 +154,7 @@ def test_columns_that_cannot_be_randomized_apart(survey, line, flag):
     assert not Path("s.parquet").exists()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_joint_estimates_that_cannot_be(survey):
     assert survey(*LINE, *DOMAINS, "--epsilon", 6, "--seed", 1, "--out", "s.parquet")[0] == 0
     assert survey("randomize", "v.csv", "--column", "coin", "--epsilon", 1, "--out", "one.parquet")[0] == 0

@@ -130,7 +130,7 @@ with compiling_by(KeptPrograms(pathlib.Path(sys.argv[1]), 2**20)):
 """
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_functions_outside_of_xla_are_found_or_the_program_is_not_kept(place):
     # LAPACK's functions are looked up when a program is lowered; a callback belongs to its process.
     said = [
@@ -141,7 +141,7 @@ def test_functions_outside_of_xla_are_found_or_the_program_is_not_kept(place):
     assert len(files(place)) == 1
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="where the folder is depends on the system")
 def test_a_second_estimate_compiles_nothing(place):
     reports = place / "reports.csv"
@@ -156,7 +156,7 @@ def test_a_second_estimate_compiles_nothing(place):
     assert compiled[0] > compiled[1] == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_study_of_the_catalogue_is_kept_and_one_of_own_functions_is_not(place, compilations):
     def own(counts, epsilon):
         return counts / counts.sum()

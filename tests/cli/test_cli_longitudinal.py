@@ -57,7 +57,7 @@ def other(day, out="r.parquet", **flags):
     return given
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(PROTOCOLS))
 def test_a_week(week, name):
     for day in (1, 2, 3):
@@ -224,7 +224,7 @@ def test_the_memo_of_other_users_says_nothing_of_these(week):
         spent(loss, rounds, Path("memo-v1.parquet"))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_files_that_cannot_be(week):
     assert week(*line(1))[0] == 0
     Path("old.parquet").write_bytes(Path("memo.parquet").read_bytes())

@@ -49,7 +49,7 @@ def check(invoke, name):
     return found
 
 
-@pytest.mark.long  # everything that an estimate takes is compiled for each mechanism
+@pytest.mark.full  # everything that an estimate takes is compiled for each mechanism
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_from_values_to_an_estimate(name, values):
     for more in ((), ("--seed", 1)):
@@ -302,7 +302,7 @@ def test_a_demonstration_does_not_replace_reports(values):
     assert values("demo")[0] == 2
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_page_takes_the_place_of_pages_only(values):
     assert randomized(values, "krr")[0] == 0
     for _ in range(2):
@@ -313,7 +313,7 @@ def test_a_page_takes_the_place_of_pages_only(values):
     assert values("report", "r.parquet", "--out", "mine.html", "--force")[0] == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_simulation_says_so_everywhere(values):
     code, _, err = randomized(values, "krr", "--seed", 1)
     assert (code, "protects nobody" in err) == (0, True)
@@ -360,7 +360,7 @@ def people(invoke):
 KEPT = ("--column", "answer", "--epsilon", 3, "--out", "r.parquet", "--force")
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["krr", "oue", "olh", "ss", "hr", "pgr"])
 def test_columns_are_kept_beside_reports_of_every_coding(people, name):
     assert "protected by nothing: region, id, day, age" in people.said(
@@ -377,7 +377,7 @@ def test_columns_are_kept_beside_reports_of_every_coding(people, name):
     assert people.json("estimate", "r.parquet")["num_reports"] == 2998
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_is_kept_serves_subgroups_and_regression(people):
     people.done("randomize", "people.csv", *KEPT, "--keep", "age,region")
     # Each report is beside its own row: nearly all are true at ε = 3, and yes goes with age.
@@ -425,7 +425,7 @@ def test_no_covariates(beside_files):
         beside_files.refuses("--covariates", *line, names)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_codes_with_leading_zeros(invoke):
     Path("codes.csv").write_text("code\n" + "007\n7\n12\n" * 5)
     read = ("codes.csv", "--domain", "0:20", "--epsilon", 1)
@@ -443,7 +443,7 @@ def test_the_first_line_of_a_file_without_header_is_not_repeated(invoke):
         assert "--no-header" in err
 
 
-@pytest.mark.long  # two commands and three programs
+@pytest.mark.full  # two commands and three programs
 def test_whole_reports_are_used_and_the_advice_says_what_to_report(invoke):
     shares = np.array([0.3333, 0.0002, 0.0253, 0.3121, 0.3291])
     values = np.random.default_rng(4).choice(5, 20_000, p=shares / shares.sum())
@@ -462,7 +462,7 @@ def test_whole_reports_are_used_and_the_advice_says_what_to_report(invoke):
     assert f" have {int(np.argmax(written))} as x " in found["to_publish"]
 
 
-@pytest.mark.long  # six mechanisms, two regressions each
+@pytest.mark.full  # six mechanisms, two regressions each
 @pytest.mark.parametrize("name", ["oue", "olh", "ss", "hr", "pgr"])
 def test_regressions_and_subgroups_of_every_mechanism(invoke, name):
     rng = np.random.default_rng(7)

@@ -30,7 +30,7 @@ def write_values(name="v.csv", number=4000):
 PAIR = ("randomize", "v.csv", "--column", "a", "--column", "b", "--epsilon", "2", "--out", "p.parquet")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     a, b, _ = write_values()
     assert "disclosed without any privacy" in invoke.said(0, *PAIR, "--seed", "1")
@@ -47,7 +47,7 @@ def test_two_columns_are_randomized_as_a_pair_and_tested(invoke):
     assert (result["columns"], result["num_categories"], result["tests"][0]["rejected"]) == (["a", "b"], [3, 2], True)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_independent_values_make_dependent_pairs_that_are_not_called_dependent(invoke):
     write_values(number=40_000)
     line = ("randomize", "v.csv", "--column", "a", "--column", "c", "--epsilon", "1", "--seed", "2")
@@ -138,7 +138,7 @@ def test_options_that_take_several_values_may_be_repeated(invoke):
     assert invoke.json("estimate", "r.csv", "--epsilon", "1", "--missing", "?", "--missing", "-")["num_missing"] == 20
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_categories_without_an_interval_are_said_to_contradict_the_mechanism(invoke, monkeypatch):
     write_counts("r.csv", [9000, 900, 10, 950])
     out = invoke.done("estimate", "r.csv", *READ, "--epsilon", "1")
@@ -165,7 +165,7 @@ def test_intervals_that_contradict_nothing_carry_no_mark(invoke):
     assert "!" not in out
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_json_is_strict_and_what_is_infinite_is_null(invoke):
     write_counts("r.csv", [50, 40, 0])
     write_counts("t.csv", [50, 40, 30])
@@ -216,7 +216,7 @@ def ones(text):
     return set(re.findall(r"\b1 (?:of \S+ \w+ )?(\w+)", text))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_one_of_anything_is_singular(invoke):
     io.write_table("one.csv", {"a": np.array(["x"])})
     Path("labels.txt").write_text("x\ny\n")
@@ -249,7 +249,7 @@ def test_standard_input_is_refused_with_what_to_do(invoke):
     assert "file" in error  # the advice: save it to one
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_table_of_counts_that_is_read_row_by_row_is_noticed(invoke):
     write_counts("census.csv", [500, 300, 200])
     write_counts("r.csv", [1, 1, 1])

@@ -30,7 +30,7 @@ def survey(invoke):
     return invoke
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "line",
     [

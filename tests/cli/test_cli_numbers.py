@@ -132,7 +132,7 @@ def test_files_of_other_mechanisms_and_reports_that_theirs_cannot_make(ages):
     assert (ages.error.value, ages.error.column) == (12, "age")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_numbers_of_any_size_are_readable(invoke):
     for high in ("1e300", "1e-300"):
         io.write_table("v.csv", {"x": np.full(9, float(high))})

@@ -128,7 +128,7 @@ def test_a_study_does_not_write_over_its_data(collected):
     assert Path("v.parquet").read_bytes() == before
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("file", ["memo.parquet", "memo.json", "real.parquet", "simulated.parquet", "tally.parquet"])
 @pytest.mark.parametrize(
     ("line", "flag", "output"),
@@ -234,7 +234,7 @@ def test_a_demonstration_keeps_the_values_of_others(collected):
     collected.refuses("--folder", "demo", "--users", 99)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["values.parquet", "estimate.csv", "estimate.png"])
 def test_a_demonstration_replaces_its_own_files_only(collected, name):
     line = ("demo", "--users", 99, "--categories", 4)
@@ -392,7 +392,7 @@ def test_secret_files_of_killed_processes_are_deleted(collected):
     assert {each.name for each in Path().glob(".rrjax-*")} == kept
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_study_goes_on_in_its_folder(collected):
     Path("mine/study/checkpoint").mkdir(parents=True)  # of an earlier run there
     for _ in range(2):  # the second one replaces the files of the first

@@ -41,7 +41,7 @@ def survey(invoke):
     return matrix, reports, columns
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_is_printed_is_what_the_library_finds(invoke, survey):
     """A dozen seconds: two regressions in the precision of the command line, and two of the library."""
     matrix, reports, columns = survey
@@ -159,7 +159,7 @@ def test_covariates_are_numbers_or_levels():
         read_covariates(source, ["same"])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_covariate_may_be_randomized_too(invoke):
     rng = np.random.default_rng(3)
     income, age = rng.integers(0, 3, 6000), rng.integers(18, 80, 6000)

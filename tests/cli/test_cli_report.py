@@ -58,7 +58,7 @@ def percent(share):
     return form.percent(share).replace("\N{NO-BREAK SPACE}", " ")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     """Ten seconds and more: the estimators, two kinds of intervals and a test of fit, each compiled."""
     io.write_table("c.csv", {"city": np.array(LABELS, object), "n": np.array(COUNTS)})
@@ -108,7 +108,7 @@ def test_a_page_says_what_the_library_finds_whatever_the_labels(invoke):
     assert not [each for each in page.all("figure") if each["id"] == "in-order"]  # cities have no order
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_detectable_share_of_a_survey_is_that_of_the_yes(invoke):
     """Kuk's design distinguishes carriers from others much better than others from carriers."""
     io.write_table("c.csv", {"red": np.array(["no", "yes"], object), "n": np.array([900, 100])})
@@ -119,7 +119,7 @@ def test_the_detectable_share_of_a_survey_is_that_of_the_yes(invoke):
     assert f"{percent(share)} for yes." in text_of("c-report.html")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_reports_that_contradict_their_mechanism_are_called_so_first(invoke):
     """Nobody's mechanism at ε = 3 lets 3,000 reports in a row say the same; long for what is compiled."""
     io.write_table("c.csv", {"answer": np.array(["yes", "no"], object), "n": np.array([3000, 0])})
@@ -167,7 +167,7 @@ def test_categories_in_order_are_drawn_one_by_one_or_in_bands(invoke):
     assert drawn.group(1).count("M") == 10
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_test_that_cannot_be_made_is_no_failure():
     def fit(counts, epsilon=1.0):
         counts = np.asarray(counts, np.int64)
@@ -188,7 +188,7 @@ def test_a_test_that_cannot_be_made_is_no_failure():
     assert powerless.outcomes[0].least_p_value > 0.05
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_cannot_be_read_is_refused_as_an_estimate_is(invoke):
     for content, flags in (
         ("x\n", ()),

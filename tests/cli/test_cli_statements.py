@@ -39,7 +39,7 @@ def agree(row, found):
     )
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_statements_are_those_of_the_library(invoke, survey):
     """A dozen seconds: intervals of both kinds, each compiled for all users, for levels and for their difference."""
     reports, region, _ = survey
@@ -69,7 +69,7 @@ def test_statements_are_those_of_the_library(invoke, survey):
     assert len(read_covariate(io.Source("o.csv", column="value")).values) == 4 * 4 - 1
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_statements_at_any_time_are_those_of_the_library(invoke, survey):
     reports, region, _ = survey
     counts = np.stack([np.bincount(reports[region == code], minlength=10) for code in (0, 1)])
@@ -130,7 +130,7 @@ SURVEYED = (
 )
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("how", SURVEYED, ids=lambda how: how[1])
 def test_a_sample_survey_of_every_mechanism(invoke, how):
     """The file and the arrays say the same; rows without a weight are left out."""
@@ -199,7 +199,7 @@ def test_without_a_statement_shares_are_told_by_level(invoke, survey):
     agree(found[str(largest[0]), "south"], inference.linear_functional(counts, 2.0, values=np.arange(10) == largest[0]))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_statements_that_contradict_the_reports_are_said_to(invoke):
     """Of 1,000 reports at ε = 1 chance alone makes some hundred name each category."""
     asked = ("--group", "x=1", "--mean", "--quantile", "0.5")
@@ -217,7 +217,7 @@ def test_statements_that_contradict_the_reports_are_said_to(invoke):
         assert ("3 rows have no interval" in page_text) == bool(contradicted)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("survey")
 def test_what_is_wrong_is_named(invoke):
     def refused(*flags):
@@ -295,7 +295,7 @@ def test_what_is_wrong_is_named(invoke):
     assert (invoke.error.flag, invoke.error.value) == ("--mean", "x")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_levels_and_labels_are_shown_not_obeyed(invoke):
     """Levels without reports are left out; labels with commas, and names that look like markup, are names."""
     answers = np.asarray(["a,b", "[/red]", "c=d"] * 40 + ["", ""], object)
@@ -313,7 +313,7 @@ def test_levels_and_labels_are_shown_not_obeyed(invoke):
     )
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_impossible_estimate_has_an_error_and_a_sentence(invoke):
     """Nobody of three says yes: −50 % by inversion."""
     io.write_table(

@@ -119,7 +119,7 @@ def test_a_study_of_ones_own(own, tmp_path, cache):
     assert (out / "study.nc").exists()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_a_file_of_true_values(tmp_path, cache):
     values = np.repeat(np.arange(20), np.arange(20, 0, -1))
@@ -146,7 +146,7 @@ def test_a_file_of_true_values(tmp_path, cache):
     assert (out / "figures" / "data-values.png").exists()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
     record = rrjax(own, "--seed", 9, "--num-seeds", 2, "--json", cache=cache, cwd=tmp_path)
@@ -254,7 +254,7 @@ def test_wrong_files_are_explained(own, change, argument, value, settled):
     assert "own.toml" in complaint
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_figures_of_the_paper(tmp_path, cache):
     said = rrjax("paper", "--figure", 1, "--num-seeds", 4, "--out", tmp_path, cache=cache)

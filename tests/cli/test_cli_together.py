@@ -173,7 +173,7 @@ except StudyError as error:
 """
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_a_run_in_python_raises_where_a_process_ended():
     address = f"localhost:{free_port()}"

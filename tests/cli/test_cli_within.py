@@ -45,7 +45,7 @@ def read(**more):
     return rrjax.read("t.csv", **GIVEN, parameters={"rate": "@rate"}, **more)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_file_says_what_the_functions_say(timings, invoke):
     times, labels, design, india = timings
     answer = read().within("time", quantile=[0.75], mean=True, by="country")

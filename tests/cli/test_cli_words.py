@@ -105,7 +105,7 @@ EXPLAINED = {
 """What waits for --explain: labels in the margin, and words beside them."""
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", WITH_TABLES)
 def test_three_sentences_under_a_table_and_the_rest_for_the_asking(files, name):
     out = files.done(*WITH_TABLES[name])
@@ -135,7 +135,7 @@ def test_every_command_with_a_table_can_explain_itself():
     assert silent == {"randomize", "report", "test"}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_protects_from_a_wrong_reading_is_said_unasked(files):
     for counts, words in (
         ([9000, 900, 10, 950], "! 4 categories (marked !) have no interval"),
@@ -220,7 +220,7 @@ def test_help_of_all_begins_with_reports(invoke, monkeypatch):
     assert "rrjax demo" in out
 
 
-@pytest.mark.long  # starts a process, as a shell does at every Tab
+@pytest.mark.full  # starts a process, as a shell does at every Tab
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -147,7 +147,7 @@ def test_keys_of_mechanisms(name):
             mechanism.collect(key, COUNTS)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_keys_of_any_kind_and_under_tracing():
     draw = KEYED["counts"]
     assert draw(jax.random.PRNGKey(0)).tolist() == draw(KEY).tolist() == jax.jit(draw)(KEY).tolist()

@@ -84,7 +84,7 @@ def test_infinite_terms_of_dense_products_stay_infinite():
     assert np.isnan(products(Dense(np.ones((40, 3))), np.array([np.nan, 1, 0], FLOAT), np.ones(40, FLOAT))[0]).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["booleans", "numbers"])
 def test_derivatives_of_dense_products(kind):
     table = np.random.default_rng(0).random((530, 35))
@@ -144,7 +144,7 @@ def test_decay_against_its_matrix(size, rate):
     np.testing.assert_array_equal(forth, back)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_lift_is_what_it_does():
     rng = np.random.default_rng(1)
     supports = [rng.permutation(40)[:2] for _ in range(60)]
@@ -159,7 +159,7 @@ def test_a_lift_is_what_it_does():
     assert losses[0] == pytest.approx(losses[1], abs=1e-10 if X64 else 2e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_few_members_make_a_sparse_mixture():
     mechanism = SubsetSelection(60, 3.0)
     reports = np.array(mechanism.randomize(jax.random.key(0), np.arange(300) % 60))

@@ -16,7 +16,7 @@ from rrjax.data.linear_maps import Dense, Scaling
 from rrjax.mechanisms import LocalHashing, OptimizedUnaryEncoding
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("accelerate", ["anderson", "deflated"])
 def test_the_maximum_against_a_convex_solver(seed, accelerate):
@@ -61,7 +61,7 @@ def test_the_likelihood_has_derivatives_of_every_order():
     check_grads(lambda t, b, m: rrjax.nll(t, Mixture(weights, b, Dense(m))), (theta, base, matrix), order=2)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [1.0, 0.1, 5.0])
 def test_randomized_response_is_the_mixture_with_a_closed_form(epsilon):
     counts = collect(0, 30, 5000, epsilon)
@@ -83,7 +83,7 @@ def test_randomized_response_is_the_mixture_with_a_closed_form(epsilon):
     np.testing.assert_allclose(rrjax.score(best, dense), rrjax.score(best, mixture), atol=20 * ULP)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_products_are_accurate_at_any_size():
     rng = np.random.default_rng(0)
     matrix, theta = rng.random((40, 5000)).astype(FLOAT), rng.dirichlet(np.ones(5000)).astype(FLOAT)
@@ -168,7 +168,7 @@ def test_what_makes_no_sense_is_nan_under_tracing():
     assert np.isnan(gap)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("mechanism", [OptimizedUnaryEncoding(6, 1.5), LocalHashing(6, 1.5, num_buckets=5)])
 def test_a_likelihood_and_a_tally_are_exported_for_any_number_of_reports(mechanism):

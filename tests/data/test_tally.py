@@ -87,7 +87,7 @@ def test_where_no_category_is_above_the_noise_inv_n_keeps_the_largest():
     np.testing.assert_allclose(above, [0, 0.5, 0.5, 0], atol=2 * ULP)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(("size", "number", "epsilon"), [(2, 100, 0.3), (20, 10_000, 1.0), (500, 1_000_000, 4.0)])
 def test_the_tally_of_randomized_response_is_counts_and_epsilon(size, number, epsilon):
     counts = collect(size, size, number, epsilon).astype(INT)
@@ -298,7 +298,7 @@ def test_an_epsilon_sweep_compiles_once(compilations):
     assert len(compilations) == before
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("q", [0.1, 0.4])
 def test_intervals_cover_whatever_the_share(q):
     """Every support count enumerated."""

@@ -138,7 +138,7 @@ def test_more_categories_than_an_overflow_check_covers_are_refused():
         jax.eval_shape(lambda c: rrjax.mle_star(c, 1.0), jax.ShapeDtypeStruct((2**24,), np.int32))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("scale", [1e-30, 1e-300, 1e37, 1e300])
 def test_the_scale_of_weights_does_not_matter(scale):
     if not float(np.finfo(FLOAT).tiny) < scale < float(np.finfo(FLOAT).max):
@@ -225,7 +225,7 @@ def test_kkt_conditions_hold_through_autodiff_of_the_likelihood(solver):
         assert (slope - multiplier).max() <= tolerance
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["inv", *NAMES])
 @pytest.mark.parametrize("kind", [INT, FLOAT], ids=["integers", "weights"])
 def test_jit_and_vmap_change_nothing(name, kind):
@@ -397,7 +397,7 @@ OVERFLOWS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_cannot_be_checked_under_tracing_gives_nan(name):
     for case, (counts, epsilon) in UNUSABLE.items():

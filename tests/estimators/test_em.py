@@ -238,7 +238,7 @@ def test_a_category_at_the_edge_of_the_support_does_not_hold_up_the_others():
     assert np.abs(np.asarray(result.theta) - likeliest).sum() <= 2 * math.sqrt(2 * float(result.gap)) / kept
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_small_problems_are_done_in_time():
     """A thousand of sixty categories each, of which some have counts at the threshold."""
@@ -283,7 +283,7 @@ def channel_of(kind, size, rng):
     return np.where(rng.random((size, size)) < 0.2, rng.random((size, size)), 1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["distance", "random", "holes"])
 def test_twenty_steps_whatever_the_channel(kind):
     size, rng = 60, np.random.default_rng(0)

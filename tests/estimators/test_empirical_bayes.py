@@ -57,7 +57,7 @@ MANY = [
 both = pytest.mark.parametrize("estimator", [empirical_bayes, ordered_bayes], ids=lambda each: each.__name__)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @both
 @pytest.mark.parametrize("counts", MANY)  # each length compiles for seconds
 def test_they_are_on_the_simplex_whatever_the_reports(estimator, counts):
@@ -88,7 +88,7 @@ def test_equal_counts_are_equal_shares():
         assert empirical_bayes(np.full(size, 50), 1.0).theta == pytest.approx(1 / size, rel=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @both
 def test_what_cannot_be_refused_gives_nan(estimator):
     estimate = jax.jit(lambda counts, epsilon: estimator(counts, epsilon))
@@ -110,7 +110,7 @@ def test_what_makes_no_sense_is_refused(estimator):
         estimator(Tally([3, 4], 10, p=0.5, q=0.25), 1.0)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("size", [7, 1000])
 def test_order_and_batches_and_tallies_change_nothing(size):
     counts = collect(3, size, 50_000, 2.0, 1.3)
@@ -183,7 +183,7 @@ def test_the_largest_of_very_many_are_found(name):
         np.testing.assert_array_equal(one, jnp.stack([other, other]))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_cells_keep_the_largest_counts_and_what_is_read_of_them():
     counts = collect(4, 5000, 1_000_000, 3.0, 1.3)
     data = support_data(counts, 3.0)
@@ -256,7 +256,7 @@ def test_no_signal_is_told():
     assert found.gain > 100
 
 
-@pytest.mark.long  # ten thousand categories
+@pytest.mark.full  # ten thousand categories
 def test_where_it_is_undetermined_a_hidden_holder_is_covered():
     """One category holds so few users that chance alone makes other counts as large: the estimate is nearly 1/K."""
     true = np.full(10_000, 9, INT)
@@ -316,7 +316,7 @@ def test_it_is_closer_than_the_best_of_the_others(size, number, epsilon, s, fact
     assert own <= factor * best + 3 * differences.std(ddof=1) / np.sqrt(len(differences))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_coarser_cells_lose_nothing():
     total = np.zeros(2)
     for seed in range(6):
@@ -340,7 +340,7 @@ def test_both_estimands_where_noise_is_small():
     )
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_other_mechanisms_through_their_tally():
     mechanism = OptimizedUnaryEncoding(500, 2.0)
     truth = rrjax.simulate.zipf(500, 1.3)
@@ -368,7 +368,7 @@ def test_derivatives_are_refused_by_name(name):
         assert {name, "mle_star", "inv_p"} <= set(str(error.value).replace(":", "").split())
 
 
-@pytest.mark.long  # thousands of categories
+@pytest.mark.full  # thousands of categories
 @pytest.mark.parametrize(("size", "number", "epsilon"), [(30_000, 100_000, 6.0), (1000, 100_000, 4.0)])
 def test_where_one_category_holds_all_it_is_found(size, number, epsilon):
     ratios = []
@@ -401,7 +401,7 @@ def test_variances_are_those_of_the_errors():
             assert float(error.sum()) >= 0.5 * float(claim.sum()), size
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", [name for name in rrjax.mechanisms.MECHANISMS if name != "randomized-response"])
 def test_the_order_of_the_supports_is_kept_for_every_mechanism(name):
     mechanism = rrjax.mechanisms.MECHANISMS[name](40, 1.0)
@@ -481,7 +481,7 @@ def test_where_neighbours_are_alike_it_is_three_times_as_close(epsilon):
     assert found[:, 0].mean() < found[:, 1].mean() / 3
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("s", "epsilon"),
     [(1.0, 3.0), (0.5, 1.0), (1.0, 1.0), (2.0, 2.0)],
@@ -493,7 +493,7 @@ def test_an_order_that_means_nothing_costs_little(s, epsilon):
     assert found[:, 0].mean() <= 1.1 * found[:, 1].mean() + 3 * slack
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [2.5, 3.0])
 def test_a_curve_that_follows_every_count_is_not_believed(epsilon):
     """Counts that alternate, many deviations apart, were believed to depart from a curve: up to 40 times the error."""
@@ -502,7 +502,7 @@ def test_a_curve_that_follows_every_count_is_not_believed(epsilon):
     np.testing.assert_allclose(found[:, 0], found[:, 1], rtol=0.01)
 
 
-@pytest.mark.long  # a program of its own
+@pytest.mark.full  # a program of its own
 def test_a_spike_on_a_smooth_curve_is_kept():
     shares = 0.7 * bell(100)
     shares[30] += 0.3
@@ -530,7 +530,7 @@ def test_batches_and_reflections_and_tallies_change_nothing():
     np.testing.assert_allclose(ordered_bayes(tally).theta, whole.theta, atol=slack)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_order_through_the_tally_of_another_mechanism():
     mechanism = OptimizedUnaryEncoding(100, 1.0)
     true = np.random.default_rng(0).multinomial(50_000, bell(100)).astype(INT)
@@ -547,7 +547,7 @@ def test_many_categories_are_read_in_blocks():
     np.testing.assert_array_equal(_mapped(lambda x: 2 * x + 1, values), 2 * values + 1)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_many_categories():
     shares = bell(20_000)
     counts = rrjax.simulate.counts(jax.random.key(0), jnp.asarray(shares, FLOAT), 3_000_000, 4.0)

@@ -38,7 +38,7 @@ def case(length, number, largest):
     return counts.astype(np.int32), epsilon, truth
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "estimator", [rrjax.inv, rrjax.inv_n, rrjax.inv_p, rrjax.mle_star], ids=lambda each: each.__name__
 )

@@ -31,7 +31,7 @@ def mixture_of(number, seed=0):
     return mechanism.channel().mixture_of_counts(counts)
 
 
-@pytest.mark.long  # four fits, and EM beside each
+@pytest.mark.full  # four fits, and EM beside each
 def test_smooth_bayes_is_closer_than_em_with_a_fixed_window():
     distances = []
     for seed in range(4):

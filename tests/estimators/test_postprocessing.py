@@ -336,7 +336,7 @@ def test_mixture_reduction_refuses_what_it_has_no_counts_of():
     np.testing.assert_allclose(postprocessing.mixture_reduction([70, 30], 800.0), [0.7, 0.3], atol=30 * ULP)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("truth", "epsilon", "wanted"),
     [([3000] * 30 + [100] * 30, 2.0, 0.06), ([2000] * 4 + [400] * 56, 1.5, -0.04)],
@@ -367,7 +367,7 @@ def errors(names, mechanism, truth, num_seeds=40):
     )
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_the_order_that_the_paper_reports_on_a_zipf_population(epsilon):
     truth = 1 / np.arange(1, 257) ** 1.5
@@ -411,7 +411,7 @@ def test_the_command_line_takes_the_names(invoke, tmp_path):
     assert "Norm-Cut" in out
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_study_takes_the_names():
     study = pytest.importorskip("rrjax.study")

@@ -130,7 +130,7 @@ def value(likelihoods, weight, g):
 CASES = [(0, 200, 40, 0.9), (1, 5000, 60, 0.7), (2, 30, 25, 1.5), (3, 2000, 80, 0.0), (4, 3, 30, 0.5)]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES)
 def test_the_maximum_and_its_certificate(case):
     likelihoods, weight, t = problem(*case)
@@ -234,7 +234,7 @@ def strength_of(shares, number, epsilon, seed=0, dtype=FLOAT):
         return float(jax.jit(lambda data: Prior.of(Histogram.of(data, "users")).strength)(data))
 
 
-@pytest.mark.long  # two programs that compile for seconds
+@pytest.mark.full  # two programs that compile for seconds
 @pytest.mark.parametrize("dtype", [jnp.float32] + [jnp.float64] * X64)
 def test_smooth_shares_of_many_users_get_a_strong_base_prior_and_levels_a_weak_one(dtype):
     smooth = -np.log1p(-(np.arange(200) + 0.5) / 200)

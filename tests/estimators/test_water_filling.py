@@ -46,7 +46,7 @@ def near_ties(draw):
     return counts, epsilon
 
 
-@pytest.mark.long
+@pytest.mark.full
 @given(near_ties())
 @example(([1, 3], FLOAT.type(math.log(3))))
 @example(([3, 3, 2, 0, 0, 0, 0], FLOAT.type(math.log(2))))
@@ -114,7 +114,7 @@ CASES = [(10**6, 0.5), (10**6, 4.0), (10**8, 1.0), (2**31 - 1, 8.0)]
 CASES += [(2**53 + 1, 1.0), (2**62, 4.0)] if X64 else []
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_more_than_a_million_categories():
     # Published float64 code is off by 1.8e-10 here; shares in float32 got 37 categories wrong.
     for num_users, epsilon in CASES:
@@ -186,7 +186,7 @@ def test_accelerators_look_at_many_counts_twice_more(name):
     assert passes(here, MANY_CATEGORIES) == few + 3
 
 
-@pytest.mark.long
+@pytest.mark.full
 @given(near_ties())
 @example(([1, 3], FLOAT.type(math.log(3))))
 @example(([3, 3, 2, 0, 0, 0, 0], FLOAT.type(math.log(2))))
@@ -215,7 +215,7 @@ def test_so_it_does_for_many_categories(num_categories):
         check_the_other_way(collect(seed, num_categories, num_users, epsilon, exponent), epsilon)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @every_solve
 def test_so_it_does_in_a_batch_on_a_mesh_and_for_nonsense(name):
     good = np.stack([collect(seed, 33, 10**seed, 1.0) for seed in range(1, 6)])
@@ -246,7 +246,7 @@ def test_it_has_the_same_derivatives():
     assert found == expected != 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("num_categories", [100, 10_000])
 def test_looking_ahead_ends_at_the_threshold_and_never_above(num_categories):
     raised, ahead = jax.jit(water_filling._raised), jax.jit(water_filling._ahead)

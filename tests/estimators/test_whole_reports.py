@@ -27,7 +27,7 @@ def collection(mechanism, seed, number, shares):
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03])
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["optimized-unary-encoding", "subset-selection", "hadamard-response"])
 def test_the_step_against_dense_algebra(name):
     """x = θ + C·g with the covariance of the plane, from the matrix of the lift itself."""
@@ -49,7 +49,7 @@ def test_the_step_against_dense_algebra(name):
 
 
 @pytest.mark.once
-@pytest.mark.long  # 300 collections
+@pytest.mark.full  # 300 collections
 def test_the_equivalent_tally_has_the_variance_of_the_maximum():
     """Over 300 collections: the spread of its inversion is that of the maximum of the likelihood, and that claimed."""
     mechanism, number = SymmetricUnaryEncoding(6, 1.5), 4000
@@ -76,7 +76,7 @@ def test_the_equivalent_tally_has_the_variance_of_the_maximum():
     assert np.all(np.abs(np.mean(found, 0)) < 4 * np.std(found, 0) / np.sqrt(300))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["optimized-unary-encoding", "symmetric-unary-encoding"])
 def test_it_is_as_close_as_the_maximum_beside_it(name):
     mechanism = MECHANISMS[name](5, 2.0)
@@ -96,7 +96,7 @@ def test_it_is_as_close_as_the_maximum_beside_it(name):
     assert whole < {"optimized-unary-encoding": 1, "symmetric-unary-encoding": 0.8}[name] * counts
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) for name in MECHANISMS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) for name in MECHANISMS])
 @pytest.mark.parametrize("epsilon", [1e-6, 2.0, 1000.0])
 def test_it_is_on_the_simplex_for_every_mechanism(name, epsilon):
     _, tally, mixture = collection(MECHANISMS[name](9, epsilon), 3, 50, np.full(9, 1 / 9))
@@ -117,7 +117,7 @@ def test_reports_of_one_category_each_say_no_more_than_their_counts():
     assert (one.theta == other.theta).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_fewer_reports_than_categories_are_used_by_their_counts():
     """Their information is singular: nothing is gained, and nothing lost but by rounding."""
@@ -126,7 +126,7 @@ def test_fewer_reports_than_categories_are_used_by_their_counts():
     np.testing.assert_allclose(whole, counted, rtol=4 * np.finfo(counted.dtype).eps)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_mixtures_of_other_reports_are_refused():
     mechanism = OptimizedUnaryEncoding(6, 1.0)
@@ -142,7 +142,7 @@ def test_mixtures_of_other_reports_are_refused():
 
 
 @pytest.mark.once
-@pytest.mark.long  # three programs
+@pytest.mark.full  # three programs
 def test_batches_and_programs_change_nothing():
     mechanism = OptimizedUnaryEncoding(6, 1.5)
     values = np.random.default_rng(0).choice(6, (3, 200), p=SHARES)

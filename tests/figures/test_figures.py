@@ -298,7 +298,7 @@ def test_an_answer_draws_into_given_axes():
     assert shares.figure(ax=ax) is ax.figure
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_share_of_yes_is_drawn_of_a_design():
     mechanism = rrjax.mechanisms.Warner(truth_probability=0.8)
     (axes,) = rrjax.Reports.of_counts([700, 300], mechanism, ["no", "yes"]).shares().figure().axes

@@ -86,7 +86,7 @@ def test_ranking_of_infinite_and_missing_values():
     assert [row["ratio to the best"] for row in rows] == ["1.000", "∞"]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_standard_error_is_that_of_repetitions():
     """Over many repetitions of a study, the ratio scatters by its standard error."""
     rng = np.random.default_rng(5)

@@ -164,7 +164,7 @@ def every_figure(dataset):
     yield figures.closest(dataset)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_missing_values_are_left_out():
     dataset = study()
     dataset["mse"][{"estimator": 1}] = np.nan
@@ -301,7 +301,7 @@ def test_convergence_of_one_curve_to_zero():
     render(figures.convergence(dataset))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_iterates_are_those_of_the_collections_drawn():
     steps = {"none": 12, "anderson": 5}
     found = convergence(num_categories=20, num_users=[500, 4000], epsilon=[1.0, 2.0], zipf=[1.3], steps=steps, seed=7)
@@ -365,7 +365,7 @@ def test_decomposition_has_one_scale_for_both():
     assert low < here["bias2"].min() < here["variance"].max() < high
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_overview_spreads_over_what_is_long():
     figure = render(figures.overview(study(epsilon=np.arange(1.0, 10.0), num_users=[10**n for n in range(1, 7)])))
     assert figure.axes[-1].get_xlabel() == "privacy ε (nats)"

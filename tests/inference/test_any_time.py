@@ -99,7 +99,7 @@ def test_the_probability_to_ever_miss_is_at_most_the_error(law, users, level):
     assert ever > 0.05 * (1 - level)  # it can miss: the limits are not all of [0, 1]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("size", [2, 4])
 def test_daily_reading(size):
     """Of 90 looks none misses in at least 95 % of collections; an interval for one look misses often."""
@@ -212,7 +212,7 @@ def test_the_probability_that_a_mean_is_ever_missed_is_at_most_the_error(theta, 
     assert 0.02 * (1 - level) < ever <= 1 - level
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_daily_reading_of_means_and_differences():
     runs, days, size = 200, 90, 4

@@ -47,7 +47,7 @@ def law(theta, epsilons):
     return first @ theta @ second.T
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_expected_reports_give_the_true_association():
     counts = np.rint(law(TABLE, (1.0, 2.0)) * 400_000).astype(np.int32)
     v, nats = float(cramers_v(TABLE)), float(mutual_information(TABLE))
@@ -65,7 +65,7 @@ def test_expected_reports_give_the_true_association():
     assert wide.cramers_v.upper > found.cramers_v.upper
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_columns_with_more_kinds_of_reports_than_values():
     channel = np.array([[0.5, 0.3, 0.15, 0.05], [0.05, 0.15, 0.3, 0.5]])
     theta = np.array([[0.35, 0.15], [0.1, 0.4]])
@@ -77,7 +77,7 @@ def test_columns_with_more_kinds_of_reports_than_values():
     assert float(ratio.value[1, 1]) == pytest.approx(0.35 * 0.4 / 0.015, rel=0.02)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_intervals_cover(weight):
     """Of 200 collections at 95 %, four standard errors of 0.0154 below; `validation/association.py` has more."""
@@ -135,7 +135,7 @@ RARE = np.array([[0.2475, 0.2475, 0], [0.2475, 0.2475, 0], [0, 0, 0.01]])
 """1 % of the users carry V = 1/√2; the noise hides them."""
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_rare_cell_that_noise_hides_may_carry_the_association():
     """Of 60 collections at 95 %, four standard errors of 0.028 below."""
     drawn = np.random.default_rng(0).multinomial(1000, law(RARE, (2.0, 2.0)).ravel(), size=60).reshape(-1, 3, 3)
@@ -165,7 +165,7 @@ def test_without_rare_categories_no_rare_cell_widens_an_interval():
     assert float(found.upper) == pytest.approx(0.4, abs=0.03)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("width", [12, 13])
 def test_tables_on_both_sides_of_the_size_that_is_searched(width):
     theta = np.full((12, width), 0.5 / (12 * width))
@@ -200,7 +200,7 @@ def test_odds_ratios_of_true_values_are_those_of_the_table():
     assert float(rare.lower[1, 1]) > 1
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_counts_that_cannot_be_are_nan_under_tracing():
     product = Product(RESPONSES)
     bad = np.array([[5, -1, 3], [2, 2, 2]])

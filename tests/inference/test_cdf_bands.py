@@ -73,7 +73,7 @@ def test_limits_hold_the_truth_and_agree(mechanism):
         mean_limits(counts, mechanism, np.arange(5))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_many_values_are_grouped_and_the_band_stays_valid():
     mechanism = DiscreteSquareWave(150, 2.0)
     shares = np.random.default_rng(1).dirichlet(np.full(150, 0.3))
@@ -106,7 +106,7 @@ def test_the_square_wave_holds_values_at_one_end_of_their_bins():
     assert (truth <= band.upper + 1e-9).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("number", [30, 1000])
 @pytest.mark.parametrize("mechanism", [DiscreteSquareWave(5, 2.0), Geometric(5, 3.0)])
 def test_the_band_covers_with_its_level(mechanism, number):

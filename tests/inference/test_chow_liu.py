@@ -117,7 +117,7 @@ def reports_of(tree, mechanism, number, seed):
     return [np.asarray(each) for each in mechanism.randomize(of_reports, tree.draw(of_values, number))]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_known_tree_is_recovered():
     """Of 40,000 nearly true reports; a share has at most the standard error 0.0025."""
     tree, dense = random_tree((3, 3, 3, 3), EDGES, 2)
@@ -137,7 +137,7 @@ def test_a_known_tree_is_recovered():
     assert int(np.argmax(found.information)) == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("sampled", [False, True])
 def test_missing_reports(sampled):
     """Users count by the columns that they report, at random: a third of all pairs is complete."""

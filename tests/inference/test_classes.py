@@ -298,7 +298,7 @@ def test_impossible_arguments_are_refused(call, argument):
         call()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(("share", "rate"), [(0.2, 0.5), (0.5, 0.8), (0.4, None)], ids=["rare", "noisy", "by-record"])
 def test_intervals_cover(share, rate):

@@ -53,7 +53,7 @@ def totals(mechanism, number):
     return np.stack(laws)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [OptimizedUnaryEncoding, LocalHashing, HadamardResponse, ProjectiveGeometry])
 @pytest.mark.parametrize("known", [True, False])
 def test_p_values_bound_the_exact_tails(kind, known):
@@ -142,7 +142,7 @@ def test_the_size_is_at_most_the_level_for_all_given_users(epsilon):
                 assert chances[p_values <= level].sum() <= level * (1 + 1e-5), (users, name)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("shares", ["one", "equal", "zipf"])
 @pytest.mark.parametrize("kind", [RandomizedResponse, OptimizedUnaryEncoding, ForcedResponse])
 def test_honest_reports_are_not_rejected(kind, shares):
@@ -225,7 +225,7 @@ def with_total(supports, total, rng):
     return supports
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "size", "epsilon"),
     [
@@ -285,7 +285,7 @@ def test_equal_seeds(monkeypatch):
         repeated_seed_test(9, 8)
 
 
-@pytest.mark.long  # four estimates, each compiled
+@pytest.mark.full  # four estimates, each compiled
 @pytest.mark.once
 def test_files_that_were_made_otherwise_are_warned_of(invoke):
     """Made at ε = 1 and read as 4, and hashed by one function for all; the same as they are pass."""
@@ -323,7 +323,7 @@ def test_files_that_were_made_otherwise_are_warned_of(invoke):
     assert warned(hashing, 1.0, reports, hashing.name, **buckets)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_counts_that_were_never_randomized_are_warned_of(invoke):
     """No category alone is impossible; together they are, and nothing is to be reported or published."""

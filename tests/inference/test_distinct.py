@@ -78,9 +78,8 @@ COLLECTIONS = {
 USERS = {"users": lambda given: inference.intervals(*given, estimand="users")}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("collection", COLLECTIONS)
-@pytest.mark.parametrize("name", [*STATEMENTS, pytest.param("users", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [*STATEMENTS, pytest.param("users", marks=pytest.mark.full)])
 def test_statements_are_those_of_every_category_by_itself(name, collection, monkeypatch):
     given = COLLECTIONS[collection]()
     counts = given[0].support if collection == "tally" else jnp.asarray(given[0], int_dtype())
@@ -102,7 +101,7 @@ def test_statements_are_those_of_every_category_by_itself(name, collection, monk
             np.testing.assert_allclose(one, other, rtol=slack, atol=slack / 10)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_under_transformations_every_category_has_its_own(name):
     counts = jnp.asarray(zipf(), int_dtype())

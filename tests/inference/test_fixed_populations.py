@@ -177,7 +177,7 @@ def test_tails_of_very_many_users(total, high, low):
         np.testing.assert_allclose(found, exact, rtol=1e-8 if X64 else 5e-3)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [0.1, 2.0])
 def test_limits_of_very_many_users(epsilon):
     # Near the mean too, where next to everybody or nobody may hold a category.
@@ -232,7 +232,7 @@ def test_next_to_everybody_may_hold_it():
     np.testing.assert_allclose(lower[0], 0.9832249, atol=2e-6)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(("num_categories", "epsilon"), [(2, 0.5), (2, 4.0), (20, 1.0), (50, 6.0)])
 @pytest.mark.parametrize("total", [5, 60])
 def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, total):
@@ -252,7 +252,7 @@ def test_every_fixed_population_enumerated_is_covered(num_categories, epsilon, t
     assert np.nanmean(upper - lower) < float(np.nanmean(drawn.upper[:, 0] - drawn.lower[:, 0]))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_fixed_population_at_the_ends():
     for epsilon in (1e-6, 1.0):  # so many reports that say the same contradict these
         assert np.isnan(intervals([100, 0], epsilon, estimand="users").lower).all()

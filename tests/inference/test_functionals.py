@@ -63,7 +63,7 @@ def covered(found, true, chances):
     return chances[inside].sum()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_one_category_has_its_own_interval(estimand):
     tally = Tally([60, 35, 30, 10], num_users=100, p=0.5, q=0.25)
@@ -107,7 +107,7 @@ def test_values_and_errors_are_those_of_the_inversion(estimand):
     np.testing.assert_allclose([found.lower, found.upper], [found.value - half, found.value + half], rtol=RTOL)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_reports_that_are_all_the_same_have_an_error(estimand):
     """That of an empty category: q(1 − q)/(N·d²). Inside, by the same formula, it is that of the counts."""
@@ -167,7 +167,7 @@ def fixed(users, counts, epsilon):
     return np.asarray([law[tuple(row)] for row in counts.tolist()])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_differences_and_strata_cover_by_exact_laws():
     first, second = outcomes(6, 3), outcomes(4, 3)
     pairs = np.asarray(list(itertools.product(range(len(first)), range(len(second)))))
@@ -365,7 +365,7 @@ def test_functions_of_draws():
         result.credible_functional(lambda theta: theta, 90)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_cannot_be_is_nan():
     bad = np.asarray([[5, -1, 3], [0, 0, 0], [4, 4, 4]])
     found = np.asarray(LINEAR(bad, 1.5))

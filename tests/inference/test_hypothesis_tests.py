@@ -123,7 +123,7 @@ def test_the_limit_is_half_a_chi_square_at_an_end():
     assert stats.kstest(drawn[drawn > 1e-9], stats.chi2(1).cdf).pvalue > 1e-3
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_the_limit_is_the_law_of_many_users():
     theta, epsilon = jnp.array([0.5, 0.3, 0.2, 0, 0, 0], FLOAT), 1.0
@@ -197,7 +197,7 @@ def test_the_ratio_of_collections_against_its_formula():
     assert result.statistic == pytest.approx(expected, rel=1e-10 if X64 else 1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_two_small_collections_against_enumeration():
     # All ways to deal 12 reports to collections of 5 and 7.
@@ -232,7 +232,7 @@ def equality(data, null, theta, epsilons):
     return equality_test(null, groups, epsilons, num_draws=DRAWS)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_further_randomization_is_that_of_the_smaller_epsilon():
     from rrjax.inference.contingency_tables import _leveled
 
@@ -317,7 +317,7 @@ def test_independence_against_scipy():
     assert abs(found - exact) <= 1e-4 + 4 * math.sqrt(exact * (1 - exact) / 9999)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_independent_attributes_are_seldom_called_dependent():
     # Each randomized on its own: the reports' joint law is the product of both reports' laws.
@@ -371,7 +371,7 @@ def test_too_few_draws_and_levels_that_are_none(name):
         TESTS[name](level=0)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_do_not_depend_on_how_draws_are_batched(name, monkeypatch):
@@ -416,7 +416,7 @@ def test_bad_arguments(call, message):
         call()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "call",
     [
@@ -437,7 +437,7 @@ def test_what_cannot_be_refused_gives_nan(call):
     assert np.isnan(result.p_value)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [1e-8, 40.0, 800.0])
 def test_extreme_epsilons_stay_finite(epsilon):
     for result in (
@@ -504,7 +504,7 @@ def test_independent_values_randomized_as_pairs_are_seldom_called_dependent(shar
         assert np.mean(p_values <= level) <= level + 4 * np.sqrt(level * (1 - level) / 400)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_dependent_values_randomized_as_pairs_are_found_and_nonsense_is_nan():
     key, epsilon = jax.random.key(1), 2.0
     d = math.expm1(epsilon) / (math.expm1(epsilon) + 6)
@@ -525,13 +525,13 @@ def test_dependent_values_randomized_as_pairs_are_found_and_nonsense_is_nan():
         independence_test(key, table, [1.0, 2.0])
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("table", [[[30, 0], [20, 0]], [[30, 10], [20, 40]], [[9, 0], [0, 0]]])
 def test_pairs_that_are_all_true(table):
     assert 0 < independence_test(KEY, table, math.inf, num_draws=39).p_value <= 1
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_derivatives_of_simulated_tests_are_refused():
     """The p-value counts draws, so that its derivative would be zero in silence."""
     key, counts, others = jax.random.key(0), [520, 290, 190], [500, 300, 200]

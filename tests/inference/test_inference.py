@@ -53,7 +53,7 @@ def coverage(limits, counts, trials, probability, theta):
     return stats.binom.pmf(counts[inside], trials, probability).sum()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("num_users", [5, 60])
 @pytest.mark.parametrize("num_categories", [2, 20])
@@ -183,7 +183,7 @@ def test_discoveries_are_those_of_the_sorted_list(seed, exponent):
     np.testing.assert_array_equal(discoveries(counts, 2.0, 0.1, dependence="any"), step_up(p, 0.1 / harmonic))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_few_discoveries_are_false():
     num_categories, epsilon, number = 100, 2.0, 2000
@@ -202,7 +202,7 @@ def test_few_discoveries_are_false():
 FUNCTIONS = {"intervals": lambda c, e: intervals(c, e), "p_values": p_values, "discoveries": discoveries}
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_batches_are_loops(name):
     counts = np.random.default_rng(0).integers(0, 50, (6, 30)).astype(INT)
@@ -317,7 +317,7 @@ def test_standard_errors_are_the_spread_of_the_estimates():
     np.testing.assert_allclose(errors.mean(0), spread, rtol=4 / math.sqrt(8000))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_standard_errors_of_channels_and_groups_are_those_of_their_information():
     channel = rrjax.mechanisms.Channel(np.asarray(rrjax.RandomizedResponse(4, 2.0).channel()))
     errors = jax.jit(jax.vmap(lambda counts: standard_errors(channel.mixture_of_counts(counts))))
@@ -438,7 +438,7 @@ def test_bad_hypotheses(arguments, message):
         likelihood_ratio_test(jax.random.key(0), **given)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_unusable_counts_have_no_ratio():
     result = likelihood_ratio_test(jax.random.key(0), [0, 0], 1.0, [0.5, 0.5])
     assert all(np.isnan(leaf) for leaf in jax.tree.leaves(result))

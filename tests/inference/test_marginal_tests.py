@@ -88,7 +88,7 @@ def test_fixed_and_empty_tables_have_nothing_to_find():
     assert distance[:2].tolist() == [0, 0]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("theta", [[0.6, 0.3, 0.1], [1, 0, 0]])
 def test_fits_against_scipy(theta):
     for tally in (
@@ -154,7 +154,7 @@ def test_supports_of_unary_encoding_are_two_tests():
 # --- levels
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("design", [FORCED, NEGATIVE], ids=lambda design: design.name)
 @pytest.mark.parametrize("theta", [[1, 0, 0], [0.5, 0.3, 0.2], [0.6, 0.4, 0]])
 def test_levels_by_enumeration(design, theta):
@@ -204,7 +204,7 @@ def test_levels_by_simulation(pair, theta):
         keeps_its_level(each)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("place", [0, 1])
 def test_thinned_supports_have_one_law(place):
@@ -235,7 +235,7 @@ def test_thinned_supports_have_one_law(place):
 # --- what they find
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_differences_are_found_and_named():
     first = LocalHashing(5, 1.0).collect(KEY, [4000, 3000, 2000, 500, 500])
@@ -251,7 +251,7 @@ def test_differences_are_found_and_named():
     assert int(again.category) in (2, 3)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_another_epsilon_is_found_by_the_sum_of_shares():
     made, said = SymmetricUnaryEncoding(30, 1.0), SymmetricUnaryEncoding(30, 0.9)
     tally = made.collect(KEY, [300] * 30)
@@ -262,7 +262,7 @@ def test_another_epsilon_is_found_by_the_sum_of_shares():
     assert int(result.category) == -1
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_trend_of_one_category_is_that_of_its_table():
     counts = np.array([[300, 100, 100], [280, 110, 110], [250, 130, 120]])
     tallies = [FORCED.tally_of_counts(row) for row in counts]
@@ -309,7 +309,7 @@ def test_other_labels_are_refused():
         equality_test(KEY, [one, other])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_unusable_tallies_give_nan():
     good = FORCED.tally_of_counts([5, 3, 2])
     none = FORCED.tally_of_counts([0, 0, 0])
@@ -330,7 +330,7 @@ def test_unusable_tallies_give_nan():
     assert np.isnan(no_distribution(jnp.array([0.5, 0.3, 0.1], FLOAT)))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_reports_that_give_values_away():
     """Rates of zero and one: p = 1, and at a large ε q = 0."""
     design = rrjax.mechanisms.Mangat(0.7)
@@ -345,7 +345,7 @@ def test_reports_that_give_values_away():
 # --- quantiles and populations
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_quantiles_of_designs_cover_by_enumeration(estimand):
     counts = outcomes(8, 4)
@@ -419,7 +419,7 @@ def test_a_quantile_of_any_mechanism_is_wider():
     assert int(unknown.lower) < int(known.lower) <= int(known.value) <= int(known.upper) < int(unknown.upper)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_populations_of_tallies_are_sums_of_intervals():
     tallies, values = [FORCED.tally_of_counts(c) for c in ([330, 100, 70], [200, 150, 100])], np.arange(3.0)
     found = stratified(tallies, shares=[0.25, 0.75], values=values)

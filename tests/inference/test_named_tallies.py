@@ -27,7 +27,7 @@ def same(found, expected):
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-9 if X64 else 2e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 @pytest.mark.parametrize("method", ["conservative", "normal"])
 def test_a_design_with_the_law_of_randomized_response_has_its_intervals(method, estimand):
@@ -105,7 +105,7 @@ def least_of(mean, channel, scores, numbers):
     return found
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("design", [UNEVEN, NegativeQuestion(3, 0.1)], ids=["forced-response", "negative-question"])
 def test_intervals_and_errors_of_designs_by_exact_laws(design):
     """Coverage at every corner, and the expected square of the standard error."""
@@ -151,7 +151,7 @@ def test_intervals_and_errors_of_designs_by_exact_laws(design):
         assert given @ of_users == pytest.approx(given @ (value - users @ numbers / number) ** 2, rel=1e-5)  # unbiased
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_differences_of_two_designs_cover():
     """Of designs with other laws each; simulated, with a bound in standard errors."""
     other, draws, rng = ForcedResponse(0.6, [0.2, 0.2, 0.6]), 2000, np.random.default_rng(0)

@@ -43,7 +43,7 @@ def test_tallies_with_too_many_or_too_few_supports(each):
         assert [int(limit) for limit in quantile(tally)] == [-1] * 3
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("estimand", ["distribution", "users"])
 def test_counts_of_one_category_alone(estimand):
     for method in ("exact", "conservative", "normal"):

@@ -192,7 +192,7 @@ def test_the_rule_of_how_many_columns_to_report():
                     assert fakes.share == pytest.approx(math.sqrt(len(sizes)) * errors[1], rel=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_power_counts_rejections():
     # The test of a point null with two categories is binomial: its power can be computed.

@@ -29,7 +29,7 @@ def moments(counts, epsilon, prior):
     return mean, math.sqrt(variance), lambda x: np.interp(x, grid, np.cumsum(density) / density.sum())
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(("counts", "epsilon", "prior"), [((62, 38), 1.0, (2.0, 3.0)), ((30, 0), 2.0, (1.0, 1.0))])
 def test_two_categories_against_quadrature(counts, epsilon, prior):
@@ -46,7 +46,7 @@ def test_two_categories_against_quadrature(counts, epsilon, prior):
     np.testing.assert_allclose(result.draws.sum(2), 1, rtol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_strong_prior_is_what_comes_out():
     result = posterior(KEY, [1, 1, 1], 0.1, prior=np.array([600.0, 300.0, 100.0]), num_draws=2500)
@@ -69,7 +69,7 @@ def test_the_effective_size_of_an_autoregression(correlation):
     assert 0.999 < float(r_hat) < 1.03
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_chains_apart_are_noticed():
     rng = np.random.default_rng(0)
@@ -84,7 +84,7 @@ def test_chains_apart_are_noticed():
     assert (float(size), float(r_hat)) == (200, 1)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_chains_that_have_not_mixed_warn():
     with pytest.warns(UserWarning, match="the chains have not mixed: R̂ is .* raise num_warmup and thin"):
@@ -106,7 +106,7 @@ def test_bad_arguments(arguments, message):
         posterior(KEY, **given)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_cannot_be_refused_gives_nan():
     for arguments in (([-1, 5], 1.0, 1.0), ([5, 6], -1.0, 1.0), ([5, 6], 1.0, 0.0)):
         result = posterior(KEY, *arguments[:2], prior=arguments[2], num_draws=4, num_warmup=0)

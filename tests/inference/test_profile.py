@@ -77,7 +77,7 @@ def test_a_profile_is_a_maximum_over_the_others():
         assert likelihood(share) == pytest.approx(-result.fun - best, abs=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_profiles_of_all_categories_in_one_batch():
     counts = np.array([60, 25, 10, 5, 0], INT)
     batch = jax.vmap(lambda i: profile(counts, 1.0, i)(0.2))(jnp.arange(5))
@@ -95,7 +95,7 @@ def test_a_profile_has_derivatives():
     assert likelihood(1.1) == -np.inf
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("num_categories", [2, 10])
 def test_intervals_end_where_the_profile_has_fallen(num_categories):
     rng = np.random.default_rng(0)

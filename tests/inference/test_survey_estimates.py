@@ -263,7 +263,7 @@ def test_population_sizes_make_weights_and_a_census_keeps_its_noise():
     assert float(census.standard_error) == pytest.approx(math.sqrt((scores * (scores - 1)).sum()) / 90, rel=RTOL)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_intervals_cover_where_few_name_a_category(spread):
     """Effective sizes of about 1,000; shares of 0.05 %, and of nobody, at an ε that hides little."""

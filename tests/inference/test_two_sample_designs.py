@@ -76,7 +76,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.long  # 2,000 surveys in each of six settings
+@pytest.mark.full  # 2,000 surveys in each of six settings
 @pytest.mark.once
 @pytest.mark.parametrize(("name", "kinds", "number"), SETTINGS)
 def test_estimates_are_unbiased_and_intervals_cover(name, kinds, number):
@@ -124,7 +124,7 @@ def test_the_tests_have_their_exact_sizes(name):
                 assert chances @ (fit <= level) <= level
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_where_few_answers_of_a_kind_are_expected_is_as_the_docstring_says():
     """Profile intervals and the test keep their level only with some expected yes and no in each sample."""

@@ -53,7 +53,7 @@ def test_reports_as_the_mechanism_makes_them_are_not_written(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.long
+@pytest.mark.full
 @every
 def test_what_is_written_is_what_is_read(name, tmp_path):
     mechanism, reports = made(name)

@@ -167,7 +167,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.long
+@pytest.mark.full
 @given(
     changes=st.dictionaries(st.sampled_from([*json.loads(METADATA.to_json()), "columns"]), JSON, max_size=2),
     parameters=st.dictionaries(st.sampled_from(["name", "epsilon", "num_categories", "x"]), JSON, max_size=2),

@@ -253,7 +253,7 @@ except DataError as error:
 """
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "what"),
     [
@@ -329,7 +329,7 @@ print(interrupted)
 """
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_interrupts_end_it_and_leave_nothing_behind(tmp_path, name):
     done = subprocess.run(

@@ -69,7 +69,7 @@ def test_the_maximum_is_that_of_an_own_likelihood(answers):
     assert float(jnp.sum(groups.inv(list(tallies)))) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_simulated_answers_and_collections_have_the_law_of_their_design():
     number = 20_000
     which, values = np.arange(3 * number) % 3, np.repeat([0, 1, 2], number)
@@ -116,7 +116,7 @@ def test_the_extended_crosswise_model_is_published_and_its_fit_that_of_an_own_li
     assert int(found.degrees) == 3
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_fit_rejects_at_its_level_and_a_wrong_design():
     designs, theta = [Crosswise(0.2), Crosswise(0.7), Direct(2)], np.array([0.3, 0.7])
     mechanism, random = ByRespondent(designs), np.random.default_rng(0)
@@ -156,7 +156,7 @@ def test_groups_that_contradict_each_other_have_the_smallest_p_value_that_float6
     assert 0 < float(found.p_value) < 1e-40
 
 
-@pytest.mark.long  # fits of 4,000 rows
+@pytest.mark.full  # fits of 4,000 rows
 def test_a_regression_is_that_of_an_own_likelihood():
     random = np.random.default_rng(3)
     size = 4000

@@ -44,7 +44,7 @@ def test_even_sums_against_the_matrix(size):
     )
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_likelihood_is_that_of_the_dense_matrix():
     mechanism = HadamardResponse(6, 1.0)
     reports = mechanism.randomize(jax.random.key(3), np.repeat(np.arange(6), [40, 30, 20, 5, 5, 0]))

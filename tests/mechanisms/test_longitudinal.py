@@ -215,7 +215,7 @@ def written_out(protocol, reports, theta, seeds=None):
     return total / len(reports)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @quick
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_the_likelihood_is_the_one_that_is_written_out(kind, rounds):
@@ -259,9 +259,9 @@ def test_many_rounds_stay_finite():
 @pytest.mark.parametrize(
     ("kind", "size", "epsilon"),
     [
-        pytest.param(LongitudinalRandomizedResponse, 30, 3.0, marks=pytest.mark.long),
-        pytest.param(OSUE, 20, 4.0, marks=pytest.mark.long),
-        pytest.param(SUE, 20, 4.0, marks=pytest.mark.long),
+        pytest.param(LongitudinalRandomizedResponse, 30, 3.0, marks=pytest.mark.full),
+        pytest.param(OSUE, 20, 4.0, marks=pytest.mark.full),
+        pytest.param(SUE, 20, 4.0, marks=pytest.mark.full),
     ],
 )
 def test_the_reports_of_each_user_together_say_more_than_those_of_each_round(kind, size, epsilon):
@@ -357,7 +357,7 @@ def test_bit_flipping_by_enumeration():
     assert float(found) == pytest.approx(wanted, rel=1e-9 if X64 else 2e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_estimates_of_bit_flipping_and_its_memos():
     protocol, number = LongitudinalBitFlipping(6, 2.0, num_bits=2), 100_000
     shares = np.array([0.5, 0.2, 0.2, 0.1, 0.0, 0.0])
@@ -396,7 +396,7 @@ def test_traced_parameters():
     assert marked(jnp.array([0, 3, -1]))[1:, 1].tolist() == [2**32 - 1] * 2
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [QUICK[0], *TWO_STAGES[1:]])
 def test_an_impossible_epsilon_poisons_what_comes_of_it(kind):
     values = jnp.array([0, 1, 2, 0])
@@ -459,7 +459,7 @@ def test_bad_input_is_named(call, argument):
         call()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_memos_are_exported_for_any_number_of_users():
     protocol = LongitudinalRandomizedResponse(4, 2.0, 1.0)
@@ -486,7 +486,7 @@ def moments_of_rounds(protocol, users, rounds):
     return mean, variance
 
 
-@pytest.mark.long  # the law of all rounds together
+@pytest.mark.full  # the law of all rounds together
 @pytest.mark.parametrize("kind", [LongitudinalRandomizedResponse, OSUE])
 def test_several_rounds_are_collected_by_their_law(kind):
     protocol, users, rounds, draws = make(kind, 3), np.array([300, 150, 50]), 5, 2000
@@ -513,7 +513,7 @@ def test_simulated_users_have_the_law_of_several_rounds(kind):
     assert (np.abs(support.var(0) / variance - 1) < 4 * np.sqrt(2 / draws)).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [LongitudinalLocalHashing, None])
 def test_rounds_of_simulated_users_are_unbiased(kind):
     protocol = LongitudinalBitFlipping(3, 2.0, 2) if kind is None else make(kind, 3)
@@ -523,7 +523,7 @@ def test_rounds_of_simulated_users_are_unbiased(kind):
     assert (np.abs(estimates.mean(0) - users / 50) < 4 * estimates.std(0) / np.sqrt(1000)).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_rounds_that_cannot_be_collected():
     protocol, key = make(LongitudinalRandomizedResponse, 3), jax.random.key(0)
     with refused("num_rounds"):

@@ -53,7 +53,7 @@ def test_every_mechanism_is_here():
     assert set(MALFORMED) == set(MADE) >= set(MECHANISMS)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @every
 def test_a_tally_and_a_likelihood_with_what_is_no_report_are_unusable(name):
     mechanism, reports, broken = given(name)
@@ -206,7 +206,7 @@ def hashed(*buckets):
     return jnp.stack([jnp.arange(3, dtype=jnp.uint32), jnp.asarray(buckets, jnp.uint32)], axis=-1)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("law", [LocalHashing(3, 1.5, num_buckets=5), BinaryLocalHashing(3, 1.5)])
 def test_hashes_that_a_compiled_function_holds_are_looked_at(law):
     reports = hashed(0, 1, 1)

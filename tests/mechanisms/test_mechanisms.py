@@ -208,7 +208,7 @@ def test_a_collection_may_have_no_reports(kind):
     assert int(tally.num_users) == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 @every
 def test_tallies_and_unbiased_vectors_are_sums_of_supports(kind):
     mechanism = kind(6, 1.0)
@@ -297,7 +297,7 @@ def test_collections_of_local_hashing_have_the_law_of_their_reports():
         check_covariance(drawn, mean, np.diag(variance))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @every
 def test_the_likelihood_is_that_of_the_channel(kind):
     """Differences of Σ log P(report | θ), with the channel written out; and its maximum, by another solver."""
@@ -330,7 +330,7 @@ def test_supports_are_what_makes_a_value_more_likely(name):
     np.testing.assert_allclose(ratios, np.where(there.T & ~there.all(1), math.exp(1.2), 1), rtol=1e-12)
 
 
-@pytest.mark.long  # it compiles all that takes tallies, for each mechanism
+@pytest.mark.full  # it compiles all that takes tallies, for each mechanism
 @pytest.mark.once
 @every
 def test_everything_of_a_tally_serves(kind):
@@ -344,7 +344,7 @@ def test_everything_of_a_tally_serves(kind):
     assert bool(inference.discoveries(tally, dependence="any")[0])
 
 
-@pytest.mark.long
+@pytest.mark.full
 @every
 def test_what_makes_no_sense_and_cannot_be_refused_is_marked(kind):
     mechanism = kind(6, 1.0)
@@ -405,7 +405,7 @@ def test_reports_and_parameters_that_are_none(name, options, reports, message):
         counted()
 
 
-@pytest.mark.parametrize("order", [2, 3, pytest.param(7, marks=pytest.mark.long)])
+@pytest.mark.parametrize("order", [2, 3, pytest.param(7, marks=pytest.mark.full)])
 def test_sums_over_a_projective_space(order):
     """By the coordinates, against the matrix of who lies on whom."""
     for dimension in (2, 3, 4):
@@ -426,7 +426,7 @@ def test_the_page_about_mechanisms_is_what_the_code_says():
     assert (DOCS / "mechanisms.md").read_text(encoding="utf-8") == module.page(), "run python docs/mechanisms.py"
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_reordered_mechanism_has_the_same_law_in_another_order():
     order = (2, 0, 1)

@@ -86,7 +86,7 @@ def numpy_ems(matrix, counts, tol):
     return theta, steps
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_smoothed_em_against_numpy():
     mechanism = SquareWave(16, 1.0)
     values = np.random.default_rng(0).beta(2, 5, 3000)
@@ -216,7 +216,7 @@ def test_reports_follow_the_channel():
     np.testing.assert_array_equal(extremes[1], values)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_its_likelihood_is_that_of_the_channel_up_to_a_factor():
     mechanism = Geometric(9, 4.0)
     reports = mechanism.randomize(jax.random.key(1), np.arange(900) % 4 + 2)

@@ -65,7 +65,7 @@ def product(request):
     return Product(OF_COLUMNS[request.param])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_lift_is_the_product_of_the_channels(product):
     mixture = product.mixture_of_counts(np.ones(product.num_kinds, int))
     eye = jnp.eye(product.num_categories)
@@ -78,7 +78,7 @@ def test_the_lift_is_the_product_of_the_channels(product):
     np.testing.assert_allclose(np.asarray(back), found, rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["two", "three"])
 def test_the_joint_maximum_is_that_of_the_dense_channel(name):
     product = Product(OF_COLUMNS[name])
@@ -104,7 +104,7 @@ def test_reports_have_the_joint_law(product):
     check_frequencies(counts, dense(product)[:, place])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_inversion_is_unbiased(product):
     shares, _, reports = drawn(product, 40_000, seed=1)
     counts = product.count(reports)
@@ -139,7 +139,7 @@ def test_marginals_of_the_inversion_are_those_of_the_columns():
     assert product.part([1]).shape == (4,)
 
 
-@pytest.mark.long  # Newton steps for rows of three columns
+@pytest.mark.full  # Newton steps for rows of three columns
 def test_reports_that_cannot_be_counted_are_rows():
     columns = (RandomizedResponse(3, 1.0), SubsetSelection(4, 1.0), OptimizedUnaryEncoding(2, 1.0))
     product = Product(columns)
@@ -162,7 +162,7 @@ def test_reports_that_cannot_be_counted_are_rows():
     assert alone.num_categories == 3
 
 
-@pytest.mark.long  # a likelihood for each kind of gap
+@pytest.mark.full  # a likelihood for each kind of gap
 def test_missing_reports_count_by_the_other_columns(product):
     """The likelihood is that of whatever was reported, report by report."""
     _, _, reports = drawn(product, 500)
@@ -247,7 +247,7 @@ def test_each_user_reports_so_many_columns(number):
     assert float(product.epsilon) == pytest.approx({1: 1.5, 2: 2.5, 3: 3.0}[number])
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_pairs_of_sampled_columns():
     """With two of three columns, the table of each pair is found from those who reported both."""
     product = Sampled(COLUMNS, number=2)
@@ -271,7 +271,7 @@ def test_pairs_of_sampled_columns():
         product.inv(product.count(reports))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_records_among_fakes_have_their_law():
     product = SampledWithFakes(COLUMNS)
     law = law_with_fakes(product)
@@ -303,7 +303,7 @@ def test_the_epsilon_of_a_record_among_fakes():
     assert float(SampledWithFakes([RandomizedResponse(5, 2.0)] * 7).epsilon) == pytest.approx(2.0, rel=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_column_among_fakes_is_randomized_response():
     product = SampledWithFakes(COLUMNS)
     law = law_with_fakes(product).reshape(*product.shape, *product.shape)

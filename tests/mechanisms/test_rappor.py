@@ -169,7 +169,7 @@ def test_counts_are_as_good_as_reports_and_a_candidate_without_bits_has_no_share
     assert np.isnan(regression((counts[0], counts[1].at[0, 1].set(counts[0][0] + 1)))).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_both_decoders_find_the_shares_and_words_that_are_no_candidates_are_left_out():
     shares, number = np.array([0.5, 0.3, 0.2, 0.0]), 20_000
     rappor = Rappor(bloom_filters(WORDS[:4], 32, 2, 8), 2)

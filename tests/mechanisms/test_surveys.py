@@ -139,7 +139,7 @@ def test_every_view_of_the_answers_has_the_law_of_the_channel(name):
     np.testing.assert_allclose(rrjax.inv(tally), inv(draw(5, name), design), atol=4 * ULP)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @every_design
 def test_collections_have_the_law_of_the_answers(name):
     design, channel = DESIGNS[name]

@@ -39,7 +39,7 @@ def test_probabilities_and_the_epsilon_that_they_deliver(kind, epsilon):
     assert mechanism.bits == 7
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @both
 def test_collections_have_the_law_of_randomized_users(kind):

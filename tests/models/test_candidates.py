@@ -44,7 +44,7 @@ def priors(number, size, seed=0):
     return rng.dirichlet(np.full(size, 0.4), number).astype(FLOAT)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_report_tells_labels_apart_by_more_than_epsilon(epsilon):
     """What the likelihood says of each label, by enumeration: a law, and a private one."""
@@ -87,7 +87,7 @@ def test_rounding_never_weakens_epsilon(number, epsilon):
     assert 0.99 * epsilon < delivered <= epsilon
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_prior_chooses_as_many_as_brute_force_does():
     prior = priors(60, 7)
     for epsilon in EPSILONS:
@@ -196,7 +196,7 @@ def test_many_labels_in_float32():
         np.testing.assert_array_less(np.abs(found - wanted), 2e-6 * np.maximum(1, wanted))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_masks_minibatches_and_batches_of_problems():
     logits, reports = logits_of(4, 5), np.asarray([4, 1, 2, 3])
     mechanism = CandidateResponse(MASKS, 1.5)
@@ -227,7 +227,7 @@ def test_masks_minibatches_and_batches_of_problems():
         np.testing.assert_allclose(losses[i], one(key, prior[i])[1], rtol=8 * ULP)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_regression_of_reports_among_candidates():
     """Of 20,000 users: the coefficients, within four of their own standard errors."""
     rng = np.random.default_rng(2)

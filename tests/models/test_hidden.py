@@ -37,7 +37,7 @@ def fitted(known, reports, **options):
     return fit_hidden(known, pairs, reports[2], LAWS[2], **options)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_maximum_and_its_information_are_those_of_the_dense_likelihood():
     known, reports, _ = survey(800)
     found = fitted(known, reports)
@@ -78,7 +78,7 @@ def test_the_maximum_and_its_information_are_those_of_the_dense_likelihood():
     np.testing.assert_allclose(back, found.standard_coefficients[1], rtol=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_without_noise_it_is_the_regression_on_the_values():
     known, _, values = survey(1000)
     exact = [RandomizedResponse(law.num_categories, 60.0) for law in LAWS]
@@ -114,7 +114,7 @@ def test_reports_taken_as_values_give_too_small_effects():
     assert float(test.statistic) == pytest.approx(float(wald_test(found, [1, 2, 3]).statistic), rel=0.2)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_users_with_equal_reports_are_one_row_and_other_mechanisms_are_taken():
     _, reports, values = survey(500)
     law = OptimizedUnaryEncoding(3, 3.0)
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named():
         fit_hidden(known, [pair], *given, clusters=np.arange(60) // 20)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_says_too_little_is_refused():
     known, reports, _ = survey(60)
     with refused(error=FitError, reason="steps"):

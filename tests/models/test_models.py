@@ -96,7 +96,7 @@ def test_float32_is_close_to_float64_for_every_epsilon(epsilon):
     np.testing.assert_array_less(np.abs(np.asarray(found, float) - wanted), 1e-6 * np.maximum(1, wanted))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_loss_is_cross_entropy_where_nothing_is_randomized():
     logits, labels = logits_of(20, 6), np.arange(20) % 6
     plain = optax.softmax_cross_entropy_with_integer_labels(jnp.asarray(logits), jnp.asarray(labels))
@@ -109,7 +109,7 @@ def test_the_loss_is_cross_entropy_where_nothing_is_randomized():
     np.testing.assert_allclose(slopes, wanted, atol=8 * ULP)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_every_example_may_have_an_epsilon_of_its_own():
     logits, reports = logits_of(4, 3, 5), np.arange(12).reshape(4, 3) % 5
     epsilon = np.linspace(0.3, 4, 12, dtype=FLOAT).reshape(4, 3)
@@ -130,7 +130,7 @@ def test_weights_of_reports_are_sums_of_reports():
         np.testing.assert_allclose(loss(logits, weights, 1.2), (weights * each).sum(-1), rtol=20 * ULP)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_masks_take_away_categories_and_examples():
     logits, reports = logits_of(4, 5), np.asarray([0, 1, -1, 4])
     where = np.ones((4, 5), bool)

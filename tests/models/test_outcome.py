@@ -47,6 +47,7 @@ def minus(flat, family, covariates, outcome, law):
     return -special.logsumexp(log_shares + density + np.log(law), axis=1).sum()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["normal", "binary", "counts"])
 def test_the_maximum_is_that_of_another_solver(family):
     covariates, values, outcome = population(600, family)
@@ -80,6 +81,7 @@ def test_the_maximum_is_that_of_another_solver(family):
     np.testing.assert_allclose(errors, expected, rtol=1e-3 if X64 else 5e-3)
 
 
+@pytest.mark.full
 def test_without_noise_it_is_plain_regression():
     covariates, values, outcome = population(500, "normal")
     found = fit_outcome(outcome, covariates, values, 60.0, num_categories=3)
@@ -91,6 +93,7 @@ def test_without_noise_it_is_plain_regression():
     np.testing.assert_allclose(found.standard_errors, errors, rtol=1e-5 if X64 else 1e-3)
 
 
+@pytest.mark.full
 def test_without_covariates_the_means_of_the_answers_differ():
     _, values, outcome = population(500, "normal")
     found = fit_outcome(outcome, np.zeros((500, 0), FLOAT), values, 60.0, num_categories=3)
@@ -128,6 +131,7 @@ def test_effects_are_found_and_their_intervals_cover():
     assert np.abs(covered - 0.95).max() < 3.5 * np.sqrt(0.95 * 0.05 / 400)
 
 
+@pytest.mark.full
 def test_what_is_wrong_is_named():
     covariates, values, outcome = population(50, "normal")
     given = (covariates, values, RandomizedResponse(3, 2.0))
@@ -149,6 +153,7 @@ def test_what_is_wrong_is_named():
         fit_outcome((np.arange(50) % 2), *given[:2], 1e-3, num_categories=3, family="binary")
 
 
+@pytest.mark.full
 def test_the_table_names_answers():
     covariates, values, outcome = population(200, "normal")
     found = fit_outcome(outcome, covariates, values, 60.0, num_categories=3)

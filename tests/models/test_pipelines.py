@@ -141,7 +141,7 @@ def test_widths_have_their_slopes():
     agree(lambda n: expected_width(1000, n, 6.0, 0.05), 120, step=5e-2, rtol=1e-2)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_users_and_width_are_each_others_inverse_in_their_slopes():
     """Long: as above."""
     epsilon, width = FLOAT.type(1.0), FLOAT.type(0.05)
@@ -165,7 +165,7 @@ def unrounded_share(epsilon, users, level, power):
     return (special.betaincinv(critical, users - critical + 1, power) - q) / d
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_detectable_share_has_the_slope_of_its_trend():
     """With the count kept that is significant now, its derivative in ε would even have the other sign.
 
@@ -220,6 +220,7 @@ def test_a_budget_satisfies_the_conditions_of_the_least(total):
     assert float(found.gain) >= 1
 
 
+@pytest.mark.full
 def test_a_budget_is_never_exceeded():
     """In exact fractions, of the numbers that mechanisms are made with and of the budget that was given."""
     for total in (0.1, 0.7, 1.0, 1 / 3, 3.3):
@@ -249,6 +250,7 @@ def test_a_budget_for_another_objective():
     np.testing.assert_allclose(found.marginals, found.marginals[0], rtol=1e-3)
 
 
+@pytest.mark.full
 def test_budgets_batch_and_have_slopes():
     def first(total, weight):
         weights = jnp.stack([weight, jnp.ones_like(weight)])
@@ -278,6 +280,7 @@ def likelihood_of(exponent, counts, epsilon):
     return counts @ np.log((1 + e1 * theta / theta.sum()) / (e1 + 20))
 
 
+@pytest.mark.full
 def test_a_family_against_a_search_by_scipy():
     counts = np.random.default_rng(0).multinomial(5000, (1 + math.expm1(1) / np.arange(1, 21) / 3.6) / 20 / 1.086)
     found = fit_family(ZIPF, 0.5, counts, 1.0)
@@ -342,6 +345,7 @@ def test_a_family_of_several_parameters():
         assert abs(float(found.parameters) - truth) <= 4 * float(found.standard_errors)
 
 
+@pytest.mark.full
 def test_unusable_collections_have_no_family():
     counts = np.full(20, 100)
     found = jax.jit(lambda epsilon: fit_family(ZIPF, 1.0, counts, epsilon))(-1.0)
@@ -368,7 +372,7 @@ def test_families_have_slopes():
             assert float(by_counts[place]) == pytest.approx(wanted, rel=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_test_of_a_family_keeps_its_level_and_finds_another():
     """Long: each test fits a hundred collections."""
     theta = rrjax.simulate.zipf(20, FLOAT.type(1.0))
@@ -422,6 +426,7 @@ def test_a_dirichlet_law_is_found_again():
     assert (covered >= stats.binom.ppf(0.001, 40, 0.95)).all()
 
 
+@pytest.mark.full
 def test_a_dirichlet_likelihood_of_two_categories_against_an_integral():
     counts = np.asarray([[300, 200], [420, 80], [250, 250], [350, 150], [200, 300]])
     found = fit_dirichlet(jax.random.key(0), counts, 1.5, num_draws=2048)
@@ -492,6 +497,7 @@ def test_errors_and_biases_are_those_of_simulated_collections():
     assert stats.binom.ppf(0.001, number, 0.935) <= int(covered) <= stats.binom.ppf(0.999, number, 0.95)
 
 
+@pytest.mark.full
 def test_reports_of_another_mechanism():
     """Through EM's implicit derivative; and of the same reports in either form the same."""
     counts = np.asarray([520, 290, 150, 90])

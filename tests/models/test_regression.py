@@ -239,7 +239,7 @@ def test_the_bias_is_that_of_cox_and_snell():
     assert float(found.log_likelihood) == float(reduced.log_likelihood)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_reduced_estimates_are_nearer_on_average():
     """Over 4,000 fits, compiled and made, of which twelve seconds are gone."""
     covariates, _ = population(200, TRUE[:, :1])
@@ -318,7 +318,7 @@ def test_what_is_wrong_is_named():
         fit(np.asarray([["a"]] * 50), values, 1.0, num_categories=4)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_tests_compare_regressions():
     covariates, values = population(2000)
     reports = RandomizedResponse(4, 3.0).randomize(jax.random.key(0), values)
@@ -371,7 +371,7 @@ def test_score_tests_see_what_was_left_out():
         score_test(whole, covariates[:, 0], square, reports, mechanism)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_predictions_are_the_shares_of_the_model():
     covariates, values = population(2000)
     reports = RandomizedResponse(4, 3.0).randomize(jax.random.key(0), values)
@@ -413,8 +413,7 @@ def test_the_table_says_what_was_found():
         summary(result, ["age"])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("solver", ["newton", pytest.param("l-bfgs", marks=pytest.mark.long)])
+@pytest.mark.parametrize("solver", ["newton", pytest.param("l-bfgs", marks=pytest.mark.full)])
 def test_without_covariates_the_intercepts_are_the_maximum_of_the_counts(solver):
     mechanism = RandomizedResponse(3, 2.0)
     counts = np.array([700, 400, 300])
@@ -432,7 +431,7 @@ def test_without_covariates_the_intercepts_are_the_maximum_of_the_counts(solver)
         fit(nothing, reports, mechanism, intercept=False)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_model_without_covariates_lies_within_those_with_some():
     covariates, values = population(3000)
     reports = np.asarray(RandomizedResponse(4, 2.0).randomize(jax.random.key(0), values))

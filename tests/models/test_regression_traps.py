@@ -35,6 +35,7 @@ def population(number, seed=0):
     return covariate, np.asarray(MECHANISM.randomize(jax.random.key(seed), values))
 
 
+@pytest.mark.full
 def test_groups_of_equal_predictions_do_not_depend_on_the_order_of_rows():
     rng = np.random.default_rng(0)
     covariates = rng.integers(0, 3, (3000, 2)).astype(FLOAT)
@@ -50,6 +51,7 @@ def test_groups_of_equal_predictions_do_not_depend_on_the_order_of_rows():
     assert statistics[0] == pytest.approx(statistics[1], rel=1e-6 if X64 else 1e-2)
 
 
+@pytest.mark.full
 def test_properties_of_a_batch_are_those_of_each():
     covariate, _ = population(300)
     reports = np.stack([population(300, seed)[1] for seed in range(3)])
@@ -92,6 +94,7 @@ def test_sizes_that_have_no_square_are_as_good():
         np.testing.assert_allclose(*ratios, rtol=1e-5 if X64 else 1e-3)
 
 
+@pytest.mark.full
 def test_wide_integers_do_not_wrap():
     covariate, reports = population(400)
     outcome = 3_000_000_000 + (1000 * covariate).astype(np.int64)
@@ -101,6 +104,7 @@ def test_wide_integers_do_not_wrap():
     assert float(fit(covariate, reports, MECHANISM, weights=weights).num_users) == pytest.approx(6.99e9, rel=1e-6)
 
 
+@pytest.mark.full
 def test_what_has_no_maximum_has_not_converged():
     covariates = np.linspace(-1, 1, 200, dtype=FLOAT)
     separated = (covariates > 0).astype(int)
@@ -112,6 +116,7 @@ def test_what_has_no_maximum_has_not_converged():
     assert not found.converged
 
 
+@pytest.mark.full
 def test_what_is_none_gives_nothing_under_tracing():
     covariate, reports = population(200)
     covariate = covariate.astype(FLOAT)
@@ -131,6 +136,7 @@ def test_what_is_none_gives_nothing_under_tracing():
     assert np.isnan(outcome.coefficients).all()
 
 
+@pytest.mark.full
 def test_what_does_not_go_together_is_named():
     covariate, reports = population(60)
     given = (covariate, reports, MECHANISM)
@@ -174,6 +180,7 @@ def test_what_does_not_go_together_is_named():
     assert wald_test(constant, np.int64(0)).degrees == 1
 
 
+@pytest.mark.full
 def test_few_clusters_speak_by_students_t():
     """p-values, intervals and Wald's tests: with c − 1 degrees of freedom."""
     covariate, reports = population(600)
@@ -199,6 +206,7 @@ def test_few_clusters_speak_by_students_t():
     assert float(printed[3].split()[-1]) == pytest.approx(2 * stats.t.sf(abs(scores[1]), 5), abs=6e-5)
 
 
+@pytest.mark.full
 @pytest.mark.once
 def test_the_size_of_tests_with_few_clusters():
     """Half a minute: five clusters, whose shares and slopes differ; the normal law rejects at 5 % twice as often."""
@@ -234,6 +242,7 @@ def test_likelihood_ratios_keep_their_digits():
     assert ratios[1] == pytest.approx(1000 * ratios[0], rel=1e-6 if X64 else 2e-3)
 
 
+@pytest.mark.full
 def test_batched_families_have_errors():
     from functools import partial
 

@@ -77,6 +77,7 @@ def maximum(chance, answers, width):
     return found, -minus(found) * len(answers)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "width"), list(zip(DESIGNS, [1, 2, 2, 1, 2, 1], strict=True)))
 def test_the_maximum_is_that_of_another_solver(name, width):
     covariates, answers, sample, chance = population(name)
@@ -93,6 +94,7 @@ def test_the_maximum_is_that_of_another_solver(name, width):
     assert found.num_parameters == 3 + width
 
 
+@pytest.mark.full
 def test_the_published_estimate_of_the_minarets():
     """RRreg's figures, from counts that follow from them: π .870695, t .635806, and .3691 if nobody lied."""
     counts = np.asarray([[373, 191], [398, 294]])
@@ -112,6 +114,7 @@ def test_the_published_estimate_of_the_minarets():
     assert found.p_value < 1e-50 if X64 else found.p_value < 1e-30
 
 
+@pytest.mark.full
 def test_profiles_are_those_of_another_solver():
     covariates, answers, sample, chance = population("cheating", number=1000)
     found = fit(covariates, answers, DESIGNS["cheating"][0], sample=sample)
@@ -129,6 +132,7 @@ def test_profiles_are_those_of_another_solver():
             assert abs(drop - 2.705543) < (1e-3 if X64 else 0.05)
 
 
+@pytest.mark.full
 def test_where_everybody_follows_the_rule_there_is_no_second_share():
     """The maximum is that of the one-sample model, and the share that is held has no error."""
     for seed in range(5):
@@ -148,6 +152,7 @@ def test_where_everybody_follows_the_rule_there_is_no_second_share():
     assert -6 < limits[3, 1] < 0
 
 
+@pytest.mark.full
 def test_units_weights_and_prior():
     covariates, answers, sample, _ = population("lies")
     design = DESIGNS["lies"][0]
@@ -169,6 +174,7 @@ def test_units_weights_and_prior():
             each.profile_intervals()
 
 
+@pytest.mark.full
 def test_tests_of_covariates():
     covariates, answers, sample, _ = population("protection")
     noise = np.random.default_rng(9).normal(size=(len(answers), 1)).astype(FLOAT)
@@ -183,6 +189,7 @@ def test_tests_of_covariates():
     assert likelihood_ratio_test(second, within).degrees == 2
 
 
+@pytest.mark.full
 def test_a_batch_is_a_loop():
     designs = [population("anchor", 600, seed=seed)[:3] for seed in range(3)]
     covariates, answers, sample = (np.stack(each) for each in zip(*designs, strict=True))
@@ -194,6 +201,7 @@ def test_a_batch_is_a_loop():
     assert together.nuisance_coefficients.shape == (3, 1)
 
 
+@pytest.mark.full
 def test_what_is_wrong_is_named():
     covariates, answers, sample, _ = population("cheating", 400)
     design = DESIGNS["cheating"][0]

@@ -40,7 +40,7 @@ def test_an_instance_passes_through_transformations():
     assert jax.tree.structure(given) == jax.tree.structure(doubled) != jax.tree.structure(kind(4, 1.0, 2.0))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_program_is_never_run_for_another_class():
     """Of 300 classes with the same fields, in one cache: those of `register_dataclass` are mixed up."""

@@ -34,7 +34,7 @@ def test_every_public_function_works_on_a_mesh(way, size, x64):
     assert all(problem.startswith("refused: ") for problem in wrong.values()), wrong
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_many_categories_are_simulated_in_shard_map():
     mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
     keys, theta = jax.random.split(jax.random.key(0), 1), jnp.full(FEW_CATEGORIES + 1, 1 / (FEW_CATEGORIES + 1))
@@ -99,7 +99,7 @@ def explicit():
     return lambda values: jax.device_put(values, NamedSharding(mesh, PartitionSpec("x")))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_slope_in_an_epsilon_that_no_device_has():
     slope = jax.grad(lambda epsilon, counts: rrjax.mle_star(counts, epsilon) @ jnp.asarray(meshes.SHARES[0], float))
     found = jax.jit(jax.vmap(lambda counts: slope(1.5, counts)))(explicit()(meshes.COUNTS))
@@ -124,7 +124,7 @@ def test_losses_whose_examples_or_categories_are_spread(loss, size):
     np.testing.assert_allclose(loss(of_one, 0, 1.5), expected[0], rtol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_values_of_categories_that_are_spread():
     place, values = explicit(), np.arange(8.0, dtype=np.float32)
     expected = inference.linear_functional(meshes.COUNTS[0], 1.5, values=values)
@@ -133,7 +133,7 @@ def test_values_of_categories_that_are_spread():
     np.testing.assert_allclose([found, of_both], [expected, expected], rtol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_delta_method_of_a_mixture_on_each_device():
     mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_spread_says_so():
     assert "shard_map" in str(error.value)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "law",
     [

@@ -15,7 +15,7 @@ def cosines(size):
     return rows
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("size", [2, 8, 3, 37])
 def test_curve_and_parts_against_dense_matrices(size):
     values = jnp.asarray(np.random.default_rng(size).normal(3, 2, size), FLOAT)
@@ -57,7 +57,7 @@ def test_it_follows_a_bell_and_not_the_noise():
     assert (np.asarray(pure.level) ** 2).mean() < 0.05
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_single_values_that_stand_out_do_not_bend_it():
     place = np.arange(100)
     bell = 20 * np.exp(-(((place - 40) / 15) ** 2) / 2)
@@ -67,7 +67,7 @@ def test_single_values_that_stand_out_do_not_bend_it():
     assert np.abs(np.asarray(smoothed(jnp.asarray(heaped, FLOAT)).level) - np.asarray(without)).max() < 1.5
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_it_is_finite_where_nothing_is_smooth():
     rough = np.random.default_rng(3).permutation(np.geomspace(1, 1e4, 50))
     for values in (rough, np.zeros(50), np.tile([0.0, 1e4], 25), np.array([0.0, 1e5])):

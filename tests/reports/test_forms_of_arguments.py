@@ -24,14 +24,14 @@ def values(answer):
     return answer.columns["value"].tolist()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_groups_and_quantiles_come_as_texts_lists_and_mappings(colours):
     one = colours.group("warm=red,green")
     assert values(one) == values(colours.group(["red", "green"])) == values(colours.group({"warm": ["red", "green"]}))
     assert values(colours.quantile(0.5, 0.9)) == values(colours.quantile([0.5, 0.9]))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_distribution_to_test_comes_in_all_forms_of_a_truth(colours):
     given = [0.5, 0.3, 0.2], [500, 300, 200], {"red": 50, "green": 30, "blue": 20}
     tests = [colours.test_fit(each, draws=99).outcomes for each in given]
@@ -83,7 +83,7 @@ def test_sizes_of_a_population_come_by_level():
             reports.statements(group="yes", **{argument: ["level"]})
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("forced", ["yes:1/4,no:3/4", {"yes": 0.25, "no": 0.75}, {"no": "3/4", "yes": "1/4"}])
 def test_numbers_of_a_design_may_name_their_answers(tmp_path, forced):
     (tmp_path / "a.csv").write_text("a\n" + "yes\n" * 40 + "no\n" * 60)

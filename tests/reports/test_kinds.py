@@ -49,7 +49,7 @@ def randomized(tmp_path, monkeypatch, invoke):
     return made
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("mechanism", [WAVE, INTEGERS])
 def test_numbers_say_the_same_in_all_outlets(randomized, invoke, mechanism):
     numbers = randomized(*mechanism)
@@ -157,7 +157,7 @@ def test_a_file_of_several_columns_is_one_kind_of_reports(survey):
     assert len(sampled.warnings) == 1  # of the simulation, once
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("flags", "ask"),
     [
@@ -174,7 +174,7 @@ def test_separate_columns_say_the_same_in_all_outlets(survey, flags, ask):
     check_outlets(answer, survey, "estimate", "all.parquet", *flags, "--top", 10)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_answers_are_shown_and_are_tables(survey):
     reports = rrjax.read("all.parquet")
     joint, pairs, tree = reports.joint(["smokes", "drinks"]), reports.pairs(), reports.tree()
@@ -200,7 +200,7 @@ def test_answers_are_shown_and_are_tables(survey):
     assert len(reports.joint().cells(5).rows) == 5
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_answers_are_drawn(survey):
     pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
     reports = rrjax.read("all.parquet")
@@ -214,7 +214,7 @@ def test_answers_are_drawn(survey):
     assert Path("tree.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_column_that_contradicts_its_mechanism_is_warned_of(survey):
     import duckdb
 
@@ -277,7 +277,7 @@ def collected(invoke):
     return invoke
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(("names", "kind"), [("day", Rounds), ("way", Groups)])
 def test_parts_say_the_same_in_all_outlets(collected, names, kind):
     files = [f"{names}{place}.parquet" for place in (1, 2)]
@@ -369,7 +369,7 @@ def read_cheats(**changed):
     return rrjax.read("cheats.csv", **(given | {"parameters": {"forced": [0.25, 0.75]}} | changed))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_two_samples_regress_the_same_in_all_outlets(invoke):
     pytest.importorskip("matplotlib")
     columns, sample = cheats()

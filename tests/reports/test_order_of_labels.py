@@ -86,7 +86,7 @@ def test_numbers_in_the_data_are_in_their_order(tmp_path, of_file):
     assert found.warnings == reports.warnings
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_order_that_may_not_be_meant_is_said(colours):
     made = partial(rrjax.Reports.of_counts, [500, 300, 200], 2.0)
     for domain in (["10", "5", "7.5"], ["1", "10", "2"], ["3", "2", "1"]):
@@ -102,7 +102,7 @@ def test_an_order_that_may_not_be_meant_is_said(colours):
     assert len(of_data.quantile(0.5).warnings) == len(of_data.warnings) + 1
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_number_in_two_spellings_is_one_level(tmp_path):
     """pandas writes 1.0 in the file of which a value is missing; whose clusters were then others than 1."""
     generator = np.random.default_rng(0)
@@ -146,7 +146,7 @@ def test_a_level_has_not_the_name_of_another_row():
         reports.by("g", group="a", population={"population": 1, "some": 2})
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_trend_says_that_ten_comes_before_two(tmp_path):
     for month, yes in ((1, 40), (2, 50), (10, 60)):
         pandas.DataFrame({"v": ["yes"] * yes + ["no"] * (100 - yes)}).to_csv(tmp_path / f"m{month}.csv", index=False)
@@ -163,7 +163,7 @@ def test_a_trend_says_that_ten_comes_before_two(tmp_path):
             warnings(1, 2, 10, times=times)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_labels_in_arguments_are_texts_or_values():
     flags = pandas.DataFrame({"v": [True, False] * 200, "n": [1, 2] * 200, "x": [*range(400)]})
     asked = rrjax.read(flags, column="v", epsilon=2.0, domain=[False, True])

@@ -41,7 +41,7 @@ def table(tmp_path, monkeypatch):
     return rrjax.read("r.csv", column="colour", counts="n", epsilon=2.0, domain="colours.txt")
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("truth", [None, "truth.csv"])
 def test_comparisons_say_the_same_in_all_outlets(table, invoke, truth):
     answer = table.compare(truth, level=0.9)
@@ -122,7 +122,7 @@ def survey(tmp_path, monkeypatch):
     return rrjax.read("s.csv", column="visits", epsilon=2.0, domain="0:5")
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ask", "flags"),
     [
@@ -245,7 +245,7 @@ def people(tmp_path, monkeypatch):
     return rrjax.read("s.csv", column="uses", epsilon=2.0, domain="answers.txt")
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("asked", "flags"),
     [
@@ -265,7 +265,7 @@ def test_regressions_say_the_same_in_all_outlets(people, invoke, asked, flags):
     assert len(answer.notes) == 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_covariate_that_is_randomized_too(people, invoke):
     del people
     rng = np.random.default_rng(4)
@@ -319,7 +319,7 @@ def collections(tmp_path, monkeypatch):
     return [rrjax.read(f"{name}.csv", **given) for name in COLLECTIONS]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("line", "ask"),
     [
@@ -350,7 +350,7 @@ def test_tests_say_the_same_in_all_outlets(collections, invoke, line, ask):
     assert all(outcome.question in out for outcome in answer.outcomes)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_tests_of_a_design_are_exact():
     design = DESIGNS["forced-response"](2 / 3, [1 / 2, 1 / 2])
     one, other = (rrjax.Reports.of_counts(counts, design, ["yes", "no"]) for counts in ([420, 580], [520, 480]))
@@ -365,7 +365,7 @@ def test_tests_of_a_design_are_exact():
     assert not one.test_fit([0.5, 0.5]).outcomes[0].simulated
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_collections_without_files_have_numbers():
     one, other = (rrjax.Reports.of_counts(counts, 2.0, LABELS) for counts in ([0, 0, 500], COLLECTIONS["first"]))
     answer = reports.test_equal([one, other], draws=99)

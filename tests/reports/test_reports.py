@@ -163,7 +163,7 @@ def test_estimates_that_agree_are_reported():
     assert "unknown" not in answer.to_publish
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("question", "design"),
     [("levels", False), ("levels", True), ("weights", False), ("regression", False), ("regression", True)],
@@ -203,7 +203,7 @@ def test_what_is_wrong_in_a_frame_is_said_of_it():
         )
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "more",
     [
@@ -244,7 +244,7 @@ def test_answers_for_any_time_have_its_limits_everywhere():
     assert np.isclose(drawn, float(wanted.upper[0]), atol=1e-9).any()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("made", ["randomized response", "unary encoding"])
 def test_so_many_fakes_change_a_mark_and_no_fewer(made):
     counts = np.asarray([600, 250, 140, 100, 60])
@@ -297,7 +297,7 @@ def test_the_figure_calls_estimates_as_the_table_does():
     assert {"closest", "likeliest"} <= {text.get_text() for text in legend.get_texts()}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     shares = rrjax.read(table, epsilon=2.0, domain=LABELS).shares()
     page = shares._repr_html_()
@@ -356,7 +356,7 @@ def test_tallies_of_parts_add_up(name):
     assert (one + other).shares().reports.counts.tolist() == (one.counts + other.counts).tolist()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_survey_design_by_name_and_by_itself():
     frame = polars.DataFrame({"smokes": ["yes"] * 420 + ["no"] * 580})
     named = rrjax.read(frame, domain=["no", "yes"], mechanism="warner", parameters={"truth_probability": "0.7"})
@@ -494,7 +494,7 @@ def test_an_answer_does_not_depend_on_the_questions_before():
     assert first.test_fit(draws=19).to_dict() == second.test_fit(draws=19).to_dict()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_columns_that_were_randomized_separately(tmp_path, monkeypatch, invoke):
     monkeypatch.chdir(tmp_path)
     rows = ["a,b", *(f"{'yes' if place % 3 else 'no'},{place % 4}" for place in range(400))]

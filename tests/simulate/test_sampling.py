@@ -142,7 +142,7 @@ def test_small_poissons_have_their_law_word_by_word(rate):
     check_tails(drawn, 0, np.append(poisson_masses(float(rate))[1], np.zeros(61)))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("rate", [1e-7, 1e-5, 1e-3])
 def test_small_poissons_are_drawn_by_that_law(rate):
@@ -330,7 +330,7 @@ def test_deviance_and_the_stirling_error():
 # --- one by one
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 1000, 4097, 1_423_000])
 def test_cells_are_found_as_by_searching(size):
     random = np.random.default_rng(0)
@@ -468,7 +468,7 @@ def test_halved_vectors_of_other_sizes_have_their_law(size):
     test_every_cell_of_a_halved_vector_has_its_law(size)
 
 
-@pytest.mark.long  # programs for a vector and for batches of batches
+@pytest.mark.full  # programs for a vector and for batches of batches
 def test_halved_vectors_do_not_depend_on_their_batch():
     laws = np.array([[0.5, 0.2, 0.3], [0.1, 0.0, 0.9]], FLOAT)
     keys = jax.random.split(jax.random.key(3), 6).reshape(2, 3)
@@ -488,7 +488,7 @@ def test_halved_vectors_do_not_depend_on_their_batch():
         np.testing.assert_array_equal(crossed[i, j], alone(keys[i, 2], trials[j, 2], laws[j]))
 
 
-@pytest.mark.long  # four programs are compiled
+@pytest.mark.full  # four programs are compiled
 @pytest.mark.parametrize("size", [FEW_CATEGORIES, FEW_CATEGORIES + 1])
 def test_both_sides_of_the_seam_have_their_law(size):
     keys = jax.random.split(jax.random.key(8), 1 << 13)

@@ -70,7 +70,7 @@ def test_alias_tables_hold_their_law(shares):
     assert not np.asarray(mass)[shares == 0].any()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_few_users_have_their_joint_law():
     theta, epsilon = np.array([0.5, 0.3, 0.2]), 1.0
@@ -97,7 +97,7 @@ SEAMS = [
 
 
 @pytest.mark.once
-@pytest.mark.long  # ten programs
+@pytest.mark.full  # ten programs
 @pytest.mark.parametrize(("size", "num_users", "epsilon"), SEAMS)
 def test_counts_have_their_laws_at_the_seams(size, num_users, epsilon):
     theta = np.asarray(rrjax.simulate.zipf(size, 1.2), float)
@@ -120,7 +120,7 @@ def test_counts_have_their_laws_at_the_seams(size, num_users, epsilon):
     check_covariance(both, num_users * mean, num_users * (moment - np.outer(mean, mean)))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_neighbours_do_not_matter():
     size = 200

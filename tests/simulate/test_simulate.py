@@ -193,7 +193,7 @@ def pair_steps(theta, epsilon):
     }
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("num_categories", [2, 3])
 def test_histograms_have_their_joint_law(num_categories):
@@ -205,7 +205,7 @@ def test_histograms_have_their_joint_law(num_categories):
             check_joint(np.concatenate([truth, reports], axis=1), law)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_counts_have_their_joint_law():
     theta = THETAS[3]
@@ -215,7 +215,7 @@ def test_counts_have_their_joint_law():
         check_joint(many_counts(1, theta, jnp.int32(num_users), epsilon), joint_law([user] * num_users))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_randomized_populations_have_their_joint_law():
     for truth, epsilon in (([3, 0, 1], 1.0), ([0, 0, 5], 3.0), ([40, 30, 1], 0.7), ([1, 60, 20], 4.0)):
@@ -273,7 +273,7 @@ def test_randomized_populations_vary_as_they_should(truth, epsilon):
     check_covariance(reports, mean, covariance)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("num_users", [12, 1000, 10**6])
 def test_many_categories_vary_as_they_should(num_users):
@@ -478,7 +478,7 @@ def test_batches_are_loops_and_jit_changes_nothing():
     np.testing.assert_array_equal(jitted, counts(keys[0], theta, num_users, 1.0))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_batches_over_users_epsilon_and_populations():
     # One of them has a small cell first, which rejection never accepts: it must not be waited for.
     key = jax.random.key(0)

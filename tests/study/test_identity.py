@@ -92,7 +92,7 @@ def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
     assert identity_of(_uses_a_global) != before
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
     def small(estimator, **arguments):

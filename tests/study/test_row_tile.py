@@ -26,7 +26,7 @@ def programs(monkeypatch):
     return runner._programs
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_one_program_serves_all_numbers_of_categories(programs):
     study(metrics="mse").run()
@@ -38,7 +38,7 @@ def test_one_program_serves_all_numbers_of_categories(programs):
     assert len(programs) == 2
 
 
-@pytest.mark.long  # four programs
+@pytest.mark.full  # four programs
 @pytest.mark.parametrize("estimand", ["users", "distribution"])
 def test_other_functions_see_the_same_collections(estimand, programs):
     def own(counts, epsilon):
@@ -54,7 +54,7 @@ def test_other_functions_see_the_same_collections(estimand, programs):
     np.testing.assert_array_equal(apart.mse_seeds.sel(estimator="own"), apart.mse_seeds.sel(estimator="mle_star"))
 
 
-@pytest.mark.long  # two programs
+@pytest.mark.full  # two programs
 def test_an_accelerator_has_the_same_collections_and_results(monkeypatch):
     # N on both sides of rounds and of rates that are drawn by rejection; the last tile of 12 seeds in twos is not full.
     given = study(num_users=[60, 5000, 10**6], num_categories=[5, 150, 1000])
@@ -87,7 +87,7 @@ def own(in_rows):
     return mixed
 
 
-@pytest.mark.long  # four programs
+@pytest.mark.full  # four programs
 def test_an_estimator_of_ones_own_may_say_what_it_is_in_rows(programs):
     together = study(estimators=["mle_star", own(of_rows)], metrics=METRICS).run(keep_seeds=True)
     assert len(programs) == 1
@@ -120,7 +120,7 @@ def test_what_it_is_in_rows_is_part_of_what_it_is():
     assert len({identity_of(own(each)) for each in (None, of_rows, fewer_cells)}) == 3
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_collection_larger_than_a_tile_has_its_own_program(programs, monkeypatch):
     monkeypatch.setitem(tile._CELLS, "cpu", 2**13)

@@ -38,7 +38,7 @@ def same(a, b):
     )
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_labels_and_dimensions():
     result = run(metrics=["mse", "nll", "tv", "max_error", "kl", "bias2", "variance"])
@@ -56,7 +56,7 @@ def test_labels_and_dimensions():
     assert json.loads(result.attrs["estimators"])["mle_star"] == "rrjax.estimators.closed_form.mle_star"
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_metrics_are_those_of_their_definitions():
     # One configuration again, seed by seed, through the public functions.
     names = ["mse", "nll", "tv", "max_error", "bias2", "variance"]
@@ -121,7 +121,7 @@ def test_means_agree_with_a_simulation_of_users(K, N, epsilon, exponent):
     assert (np.abs(ours.mse.values - mean) < 4 * np.hypot(error, ours.mse_se.values)).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("truth", ["users", "distribution", "given users"])
 def test_the_inversion_has_its_known_error(truth):
@@ -148,7 +148,7 @@ def test_the_inversion_has_its_known_error(truth):
     np.testing.assert_allclose(result.bias2 + result.variance, result.mse, rtol=1e-12)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_own_estimators_metrics_and_distributions():
     def half(counts, epsilon):
         return (rrjax.inv_n(counts, epsilon) + rrjax.inv_p(counts, epsilon)) / 2
@@ -177,7 +177,7 @@ def test_own_estimators_metrics_and_distributions():
     np.testing.assert_allclose(again.mse.squeeze(), before, rtol=1e-12 if X64 else 1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_configuration_does_not_depend_on_the_rest_of_the_grid():
     whole = run()
@@ -198,7 +198,7 @@ def uninterrupted():
         yield run(metrics=METRICS)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(("batch_size", "ahead"), [(1, 0), (3, 1), (7, 0)])
 def test_batches_do_not_change_a_bit(batch_size, ahead, monkeypatch, uninterrupted):
@@ -269,7 +269,7 @@ def test_devices_and_processes_do_not_change_a_bit(tmp_path):
     assert same(one, resumed)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_nor_do_devices_for_several_estimators_in_one_program(tmp_path):
     # XLA may divide by a scalar on one and multiply by its reciprocal on two.
@@ -344,7 +344,7 @@ def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
         assert same(run(metrics=METRICS, folder=tmp_path), whole)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_folder_of_another_study_is_refused(tmp_path):
     run(folder=tmp_path)
@@ -394,7 +394,7 @@ def _nan(counts, epsilon):
     return jnp.where(counts[0] == jnp.max(counts), theta, jnp.nan)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("changes", "argument"),
@@ -445,7 +445,7 @@ def test_what_makes_no_sense_is_refused(changes, argument):
         run(**changes)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
     def sometimes(counts, epsilon):
@@ -456,7 +456,7 @@ def test_what_was_finished_stays_when_an_estimator_fails(tmp_path):
     assert list((tmp_path / "checkpoint").glob("k5-*.npz"))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_infinite_divergences_have_infinite_means():
     result = run(metrics=["kl"], num_users=[50])
@@ -468,7 +468,7 @@ def test_infinite_divergences_have_infinite_means():
     assert np.isnan(improper.kl.sel(estimator=["inv", "base_pos"]).values).all()  # no distributions
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
     def wrong(counts, epsilon):
@@ -549,7 +549,7 @@ def test_one_quantile_is_enough():
     assert run(quantiles=0.5)["mse_quantile"].sizes["quantile"] == 1
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_weights_whose_sum_overflows_are_a_distribution():
     result = run(zipf=None, distributions={"huge": lambda size: np.full(size, 1e308)}, metrics=["mse"])
     assert np.isfinite(result.mse).all()

@@ -94,7 +94,7 @@ def test_mechanisms_have_the_same_users(two):
     assert (subsets.mse_seeds.values != hadamard.mse_seeds.values).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_collection_is_drawn_again(two):
     mine = study(**PAIR)
     for configuration in mine.configurations():
@@ -330,7 +330,7 @@ def test_other_truths_have_their_error_too(truth):
         np.testing.assert_allclose(mine.collection(mine.configurations()[0], 0)[0], users / N, rtol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_every_estimator_that_a_tally_is_enough_for():
     names = [name for name, entry in rrjax.catalogue.ESTIMATORS.items() if entry.needs == "tally"]
@@ -349,7 +349,7 @@ class StopError(Exception):
     pass
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_run_that_stopped_goes_on_whatever_the_order(tmp_path, monkeypatch):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 30)  # five seeds a tile
@@ -379,7 +379,7 @@ def test_a_run_that_stopped_goes_on_whatever_the_order(tmp_path, monkeypatch):
         Study(**GRID, metrics=metrics).run(folder=tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_draws_do_not_depend_on_how_many_are_made_at_a_time(monkeypatch):
     at_once = study([SUBSETS, PLANES["planes"]]).run()

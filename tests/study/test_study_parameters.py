@@ -33,7 +33,7 @@ def of_columns(**given):
     return Study(**arguments | {"num_seeds": 400} | given)
 
 
-@pytest.mark.long  # a program for each design
+@pytest.mark.full  # a program for each design
 def test_the_error_of_designs():
     both = {"object": ForcedResponse(2 / 3, [0.5, 0.5]), "table": {"mechanism": "warner", "truth_probability": 0.75}}
     result = of_designs(mechanism=both).run(seed=3)
@@ -45,7 +45,7 @@ def test_the_error_of_designs():
         assert abs(mse - 2 * q * (1 - q) / d**2 / 500) < 4 * error
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_design_in_a_file(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(
@@ -66,7 +66,7 @@ HALVES = {
 }
 
 
-@pytest.mark.long  # a program for each design
+@pytest.mark.full  # a program for each design
 def test_designs_by_respondent_have_fixed_numbers_of_users(tmp_path):
     mixed = ByRespondent([Direct(2), Crosswise(0.25)], np.repeat([0, 1], [96, 310]))
     given = {"num_users": 406, "estimand": "distribution", "epsilon": 1.0}
@@ -122,7 +122,7 @@ def error_of_rounds(rounds):
     return of_memo + (of_once - of_memo) / rounds
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_error_of_several_rounds():
     mechanism = {"one": LRR, "five": LRR | {"rounds": 5}}
     result = of_rounds(mechanism=mechanism).run(seed=3)

@@ -84,7 +84,7 @@ def started(monkeypatch):
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_another_process_draws_the_same(tmp_path, started):
     begun = []
     with warnings.catch_warnings(record=True) as caught:
@@ -106,14 +106,14 @@ def test_another_process_draws_the_same(tmp_path, started):
     assert set(numbers) <= {1, 2, 3, 4}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_a_process_that_broke_was_to_draw_is_drawn_here(tmp_path, started):
     found = list(pictures(drawings(breaking, os.getpid(), tmp_path), processes=1))
     assert [picture.words for picture in found] == [[f"Panels: F{place}"] for place in range(4)]
     assert started == [1]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("trouble", ["no program", "not to be pickled"])
 def test_without_processes_all_is_drawn_here(trouble, monkeypatch, started):
     given = drawings(plain)
@@ -129,7 +129,7 @@ def test_few_figures_need_no_other_process(started):
     assert started == []
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_cannot_be_drawn_is_told_here(started):
     with pytest.raises(ValueError, match=r"F\d cannot be drawn"):
         list(pictures(drawings(failing), processes=1))
@@ -155,7 +155,7 @@ def test_a_report_holds_the_bytes_of_the_files(tmp_path):
     )
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_interrupt_leaves_whole_files_and_no_process(tmp_path, started, monkeypatch):
     monkeypatch.setattr("rrjax.study.drawings._cores", lambda: 2)
     drawn = write_figures(tmp_path / "figures", drawings(plain, number=6))
@@ -179,7 +179,7 @@ print(len(list(pictures(given, processes=1))))
 """
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_processes")
 def test_the_script_of_the_user_is_not_run_again(tmp_path):
     script = tmp_path / "mine.py"

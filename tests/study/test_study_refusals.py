@@ -95,7 +95,7 @@ def test_what_makes_no_sense_is_refused_at_once(change, argument):
         Study(**(given | change))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("change", "argument"),

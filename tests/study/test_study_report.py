@@ -212,7 +212,7 @@ def test_a_study_without_a_folder_is_one_run():
     assert computing_time([]) == "0.0 s"
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_command_line_tells_ages_and_all_seconds(tmp_path, invoke, monkeypatch):
     monkeypatch.setattr("rrjax.cli.study.Machine.settle", lambda self: None)
     grid = {"distribution": ["ages"], "num_categories": [3], "num_users": [4], "epsilon": [2.0]}
