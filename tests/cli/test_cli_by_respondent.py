@@ -298,6 +298,7 @@ def test_the_difference_keeps_its_level():
     assert abs(misses / number - 0.05) < 4 * np.sqrt(0.05 * 0.95 / number)
 
 
+@pytest.mark.long
 def test_cells_of_one_design_are_one_group_and_rows_without_an_answer_need_none(survey):
     rows = ["1,crosswise,1/4", "0,crosswise,0.250", "0,Direct,", "0,direct,NA", ",warner,0.3", ",,"] * 3
     Path("rows.csv").write_text("answer,design,p\n" + "\n".join(rows) + "\n")

@@ -248,6 +248,7 @@ def test_flags_that_make_no_design_are_refused(answers, flags, flag):
     answers.refuses(flag, "estimate", "counts.csv", *COUNTED, *flags)
 
 
+@pytest.mark.long
 def test_reports_with_metadata_and_statements_that_a_design_has_not(answers):
     io.write_table("v.csv", {"answer": np.array(["yes", "no"])[np.arange(200) % 2]})
     assert answers("randomize", "v.csv", "--epsilon", 1, "--domain", "yesno.txt", "--out", "r.parquet")[0] == 0

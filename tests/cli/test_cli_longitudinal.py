@@ -128,6 +128,7 @@ def test_flags_that_cannot_be(week, more, flag):
     assert not Path("day2.parquet").exists()
 
 
+@pytest.mark.long
 def test_users_of_another_column(week):
     """The same people under other names would get new permanent answers."""
     Path("day9.csv").write_text("id,mail,app\nu1,a@x,maps\nu2,b@x,news\n")

@@ -114,6 +114,7 @@ def test_no_input_is_replaced(collected, line, read, flag, output, link):
     assert os.path.samefile(read, output)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["./r.csv", "../{}/r.csv", "{0}/r.csv"])
 def test_no_input_is_replaced_under_another_path(collected, tmp_path, name):
     before = Path("r.csv").read_bytes()

@@ -167,6 +167,7 @@ def test_differences_are_those_of_the_definition(quantile):
     assert (found.lower < found.upper)[:2].all()
 
 
+@pytest.mark.long
 def test_a_difference_has_a_limit_where_both_classes_have():
     for share, design, finite in ((0.0, Coin(2, 0.8), False), (0.5, Coin(2, 0.4), True)):
         values, labels, _ = records(300, share, design, seed=4)

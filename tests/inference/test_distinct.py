@@ -78,6 +78,7 @@ COLLECTIONS = {
 USERS = {"users": lambda given: inference.intervals(*given, estimand="users")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("collection", COLLECTIONS)
 @pytest.mark.parametrize("name", [*STATEMENTS, pytest.param("users", marks=pytest.mark.full)])
 def test_statements_are_those_of_every_category_by_itself(name, collection, monkeypatch):

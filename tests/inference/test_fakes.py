@@ -95,6 +95,7 @@ def test_limits_are_the_extremes_over_all_attacks(mechanism):
         np.testing.assert_allclose(found.upper, np.max([each.upper for each in every], axis=0), atol=10 * RTOL)
 
 
+@pytest.mark.long
 def test_limits_widen_with_the_fakes_and_match_the_definition():
     counts, before = [520, 290, 100, 90], intervals([520, 290, 100, 90], 2.0)
     q, d = 1 / (math.e**2 + 3), (math.e**2 - 1) / (math.e**2 + 3)
@@ -147,6 +148,7 @@ def test_the_finding_is_that_of_the_exact_test():
             assert (after <= 0.01) != bool(one.significant)
 
 
+@pytest.mark.long
 def test_a_lower_limit_falls_with_the_number_of_fakes():
     counts = [5_200, 2_900, 1_000, 900]
     number = int(fakes_to_overturn(counts, 2.0, 1, share=0.25, level=0.975).number)

@@ -198,6 +198,7 @@ def superquantile(x, number, kept, share, miss):
     return (places + beyond / miss).min() - number * (kept * share + (1 - kept) * x.mean())
 
 
+@pytest.mark.long
 def test_limits_invert_the_superquantile():
     x = np.asarray([0, 0.125, 0.5, 1, 0.25, 0.25])
     find = jax.jit(lambda *a: conservative_limits(spread_of(jnp.asarray(x, FLOAT)), *a))

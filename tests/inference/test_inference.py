@@ -143,6 +143,7 @@ def test_intervals_of_two_shares_that_add_up_to_one_hold_together(simultaneous):
         assert together.lower[0] < alone.lower[0] - 1e-3
 
 
+@pytest.mark.long
 def test_limits_at_the_ends():
     lower, upper = intervals([100, 0], 4.0)
     mechanism = rrjax.RandomizedResponse(2, 4.0)
@@ -153,6 +154,7 @@ def test_limits_at_the_ends():
     assert upper[1] == pytest.approx(1 - float(lower[0]), abs=20 * ULP)
 
 
+@pytest.mark.long
 def test_p_values_are_the_tails():
     counts, epsilon = np.array([40, 22, 15, 13], INT), 2.0
     q = 1 / (np.expm1(2.0) + 4)
@@ -221,6 +223,7 @@ def test_unusable_counts_give_nan(name, counts):
     assert not discoveries(counts, 1.0).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan])
 def test_an_impossible_epsilon_gives_nan(epsilon):
     assert np.isnan(p_values([3, 4, 5], epsilon)).all()

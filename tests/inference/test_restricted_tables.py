@@ -84,6 +84,7 @@ def test_a_rare_pair_is_found_where_the_estimate_shows_none():
     assert searched(channel(3) @ even @ channel(3).T, even, 0, 0.7)[1] > 30
 
 
+@pytest.mark.long
 def test_a_table_of_this_length_is_its_own_nearest():
     theta = only_together(0.03)
     table, value = searched(channel(3) @ theta @ channel(3).T, theta, 0, float(cramers_v(theta)))

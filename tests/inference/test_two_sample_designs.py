@@ -162,6 +162,7 @@ def test_who_does_not_comply_is_found_as_often_as_without_the_corner():
     assert power[1] - 0.03 < power[0] <= power[1]
 
 
+@pytest.mark.long
 def test_exchanged_samples_do_not_fit_the_design():
     design = CheatingDetection([0.25, 0.75])
     wrong, right = (compliance(counts, design) for counts in ([[550, 450], [400, 600]], [[400, 600], [550, 450]]))
@@ -256,6 +257,7 @@ def test_inside_the_square_the_estimate_solves_both_equations():
     assert found.share.dtype == FLOAT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", OUTSIDE)
 def test_outside_the_maximum_is_on_the_boundary(counts):
     found = unrelated_question(counts, UNRELATED)

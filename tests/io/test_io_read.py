@@ -348,6 +348,7 @@ def test_leading_zeros_are_counted_where_they_are_lost(write):
     assert count_reports(Source(path)).domain.num_categories == 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", pytest.param("a.csv.gz", marks=pytest.mark.full)])
 def test_cells_of_several_lines_in_a_large_file(write, name):
     """DuckDB reads parts of more than 8 MB at once, and takes lines within a cell for rows."""

@@ -232,6 +232,7 @@ def law_with_fakes(product):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_each_user_reports_so_many_columns(number):
     product = Sampled(COLUMNS, number=number)

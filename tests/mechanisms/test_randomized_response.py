@@ -324,6 +324,7 @@ def test_peers_rounding_of_epsilon_does_not_happen_here():
     assert noise[0] / noise[1] == pytest.approx(math.exp(0.001), rel=1e-4)
 
 
+@pytest.mark.long
 def test_under_tracing_values_outside_the_domain_become_minus_one():
     mechanism = RandomizedResponse(4, 30.0)
     values = np.array([0, -1, 3, 4, 2**31 - 1], np.int32)

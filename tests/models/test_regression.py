@@ -413,6 +413,7 @@ def test_the_table_says_what_was_found():
         summary(result, ["age"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["newton", pytest.param("l-bfgs", marks=pytest.mark.full)])
 def test_without_covariates_the_intercepts_are_the_maximum_of_the_counts(solver):
     mechanism = RandomizedResponse(3, 2.0)

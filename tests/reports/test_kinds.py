@@ -248,6 +248,7 @@ def test_errors_about_separate_columns_name_the_argument(survey, argument, ask):
     check_refusal(argument, ask)
 
 
+@pytest.mark.long
 def test_shares_are_those_of_one_column(survey):
     with pytest.raises(NoSuchQuestion):
         rrjax.read("all.parquet").shares()

@@ -49,6 +49,7 @@ def test_a_numbering_from_zero_is_labels_where_the_domain_has_them():
         assert rrjax.Reports.of_counts(numbered, 1.0, domain).counts.tolist() == expected
 
 
+@pytest.mark.long
 def test_a_data_frame_is_no_series_and_no_domain(colours):
     frame = pandas.DataFrame({"count": [3, 2, 1]}, index=LABELS)
     for ask in (colours.compare, colours.test_fit, lambda given: rrjax.Reports.of_counts(given, 1.0, LABELS)):
@@ -134,6 +135,7 @@ def test_categories_that_look_alike_are_said(tmp_path):
         assert warned(["a", "b"], tmp_path / "d.txt") == expected
 
 
+@pytest.mark.long
 def test_a_level_has_not_the_name_of_another_row():
     frame = pandas.DataFrame({"v": ["a", "b"] * 100, "g": ["all"] * 100 + ["population"] * 100})
     reports = rrjax.read(frame, column="v", epsilon=2.0, domain="a,b")

@@ -171,6 +171,7 @@ def test_groups_are_texts_or_labels_by_name():
     assert odd.group("a=b", "x=a,b", "1:2").columns["statement"].tolist() == ["a=b", "x", "1:2"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("held", ["2:9", "-3:1", "3:1000"])
 def test_a_range_beyond_the_domain_is_said(held):
     found = rrjax.Reports.of_counts(VISIT_COUNTS, 2.0).group(f"x={held}")

@@ -279,6 +279,7 @@ def test_questions_compute_in_float64_and_change_no_setting():
     assert shares.estimates[1].certificate["gap"] < 1e-12
 
 
+@pytest.mark.long
 def test_frames_and_arrow_hold_the_whole_table(table):
     import duckdb
 
@@ -368,6 +369,7 @@ def test_a_survey_design_by_name_and_by_itself():
     np.testing.assert_allclose(itself.shares().columns["likeliest"], share[::-1], atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("argument", "make"),
     [
@@ -458,6 +460,7 @@ def test_the_yes_of_a_design_is_that_of_the_domain():
         rrjax.read(frame, **asked)  # not without a domain
 
 
+@pytest.mark.long
 def test_contradictions_are_known_before_a_question():
     reports = rrjax.Reports.of_counts([10_000, 1, 1], 1.0)
     assert reports.contradicted
@@ -488,6 +491,7 @@ def test_reports_of_different_making_are_not_added():
             one + other
 
 
+@pytest.mark.long
 def test_an_answer_does_not_depend_on_the_questions_before():
     first, second = (rrjax.Reports.of_counts([400, 300, 300], 1.0) for _ in range(2))
     assert not second.contradicted
