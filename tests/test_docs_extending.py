@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.once, pytest.mark.long]
 PAGE = ROOT / "docs" / "extending.md"
 
 OF_ALL = "all_mechanisms or every_mechanism or of_the_table or there_are_not or takes_the_names or one_shell"
+OF_ALL += " or those_of_the_catalogue"
 """Tests that look at all mechanisms or estimators at once."""
 
 PROMISES = """
@@ -105,8 +106,11 @@ def inserted(text, block, where):
     while isinstance(held, ast.BinOp):  # of a table and what is added to it
         held = held.right
     held = held.generators[0].iter if isinstance(held, ast.DictComp) else held
-    end = (held.values if isinstance(held, ast.Dict) else held.elts)[-1].end_lineno
-    assert lines[end - 1].endswith(","), lines[end - 1]
+    last = (held.values if isinstance(held, ast.Dict) else held.elts)[-1]
+    end, column = last.end_lineno, last.end_col_offset
+    line = lines[end - 1]
+    if not line.endswith(","):  # all on one line
+        return "\n".join([*lines[: end - 1], f"{line[:column]}, {' '.join(block)}{line[column:]}", *lines[end:]])
     return "\n".join([*lines[:end], *block[:-1], f"{block[-1]},", *lines[end:]])
 
 
@@ -166,7 +170,7 @@ def test_the_tests_that_the_page_names_pass(followed):
     words = [word for command in named for word in shlex.split(command)]
     files = sorted({word for word in words if word.startswith("tests/")})
     assert {words[place + 1] for place, word in enumerate(words) if word == "-k"} == {"tempered", "pairs"}
-    files += ["tests/cli/test_cli_mechanisms.py", "tests/cli/test_cli_words.py"]
+    files += ["tests/cli/test_cli_mechanisms.py", "tests/cli/test_cli_words.py", "tests/cli/test_cli_first_steps.py"]
     files += ["tests/test_docs_outputs.py", "tests/estimators/test_postprocessing.py"]
     out = followed("-m", "pytest", "-n", "0", "-q", "-k", f"tempered or pairs or {OF_ALL}", *files)
     assert int(re.search(r"(\d+) passed", out)[1]) > 40, out

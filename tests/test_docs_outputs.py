@@ -70,6 +70,8 @@ def documented(command):
         return everywhere | of_reports | under("estimators[]", of_estimates) | fields("`compare`") | shares
     if command == "regress":
         return everywhere | of_reports | fields("`regress`")
+    if command == "test difference":
+        return everywhere | fields("`test difference`")
     if command == "test":
         own = fields("`test fit`, `test equal`, `test trend`, `test independent`") - {"collections[]"}
         return everywhere | under("collections[]", of_reports) | own
@@ -90,6 +92,7 @@ RUNS = {
         ("test", "trend", "first.parquet", "first.parquet", "--category", "0", "--draws", "19"),
         ("test", "independent", "pairs.parquet", "--draws", "19"),
     ],
+    "test difference": [("test", "difference", "first.parquet", "other.parquet")],
     "plan": [("plan", "--categories", "4", "--users", "1000", "--epsilon", "1")],
     "randomize": [
         ("randomize", "t.csv", "--column", "label", "--epsilon", "1", "--domain", "0:3", "--out", "o.parquet")
@@ -105,6 +108,7 @@ def files(beside_files):
     answers = ("--column", "answer", "--domain", "0:3")
     for name, flags in {
         "first": answers,
+        "other": answers,
         "unary": (*answers, "--mechanism", "optimized-unary-encoding"),
         "pairs": (*answers, "--column", "region", "--domain", "regions.txt"),
     }.items():
@@ -188,10 +192,10 @@ def test_no_command_with_json_is_left_out():
     root = typer.main.get_command(app)
     assert {
         name for name, each in root.commands.items() if "json" in {flag.name for flag in each.loaded.params}
-    } == RUNS.keys() - {"test"}
+    } == RUNS.keys() - {"test", "test difference"}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_tables_have_the_columns_that_the_page_names(files):
     text = PAGE.read_text()
 

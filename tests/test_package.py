@@ -127,7 +127,7 @@ def test_files_that_cannot_be_written_are_refused_before_the_work(monkeypatch, i
     assert invoke.error.value == package
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_snippet_of_the_readme_runs():
     readme = pathlib.Path(__file__).parents[1] / "README.md"
     snippet = readme.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
+from typing import cast
 
 INTERRUPTED = 130
 MESSAGE = "interrupted; no partial file is left behind"
+AT_IMPORT = "interrupted twice while a module was imported; an unfinished file may be left, named .rrjax-…"
 SECONDS_BETWEEN_TRIES = 0.02
 """Time until an interrupt that came while a module was imported comes again."""
 
@@ -31,9 +33,10 @@ def ending_at_once(message: str = MESSAGE) -> Iterator[None]:
 def unwinding() -> Iterator[None]:
     """Lets Ctrl-C raise KeyboardInterrupt while files are read and written, so that they are cleaned up.
 
-    While a module is imported it waits: extension modules crash on an exception in their first lines.
+    While a module is imported it waits, because extension modules crash on an exception in their first lines. A second
+    Ctrl-C then ends the process, in case that the module does not end.
     """
-    with _handling(_raise_after_imports):
+    with _handling(_AfterImports()):
         yield
 
 
@@ -49,16 +52,42 @@ def _handling(handler: Callable[[int, FrameType | None], object]) -> Iterator[No
         signal.signal(signal.SIGINT, before)
 
 
-def _raise_after_imports(number: int, frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt; while a module is imported, lets the interrupt come again soon."""
+class _AfterImports:
+    """A handler that raises KeyboardInterrupt; while a module is imported, it lets one interrupt come again soon."""
+
+    def __init__(self) -> None:
+        self._waits, self._is_again = False, False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        is_again, self._is_again = self._is_again, False
+        if not _imports(frame):
+            self._waits = False
+            signal.default_int_handler(number, frame)
+        if self._waits and not is_again:
+            _end(AT_IMPORT, number, frame)
+        self._waits = True
+        timer = threading.Timer(SECONDS_BETWEEN_TRIES, self._again)
+        timer.daemon = True
+        timer.start()
+
+    def _again(self) -> None:
+        if not self._waits:  # the next Ctrl-C came after the import, and was raised
+            return
+        self._is_again = True
+        if hasattr(signal, "pthread_kill"):
+            # A signal wakes the main thread where it waits, for a lock or for a file; `interrupt_main` does not.
+            signal.pthread_kill(cast("int", threading.main_thread().ident), signal.SIGINT)
+        else:
+            _thread.interrupt_main()
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported in this frame or around it."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            again = threading.Timer(SECONDS_BETWEEN_TRIES, _thread.interrupt_main)
-            again.daemon = True
-            again.start()
-            return
+            return True
         frame = frame.f_back
-    signal.default_int_handler(number, frame)
+    return False
 
 
 def _end(message: str, number: int, frame: FrameType | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ from typing import Any, Literal
 
 from typer.models import OptionInfo
 
-from rrjax.data.errors import Contradiction, DataError, UsageError, check_installed, reworded
+from rrjax.data.errors import Contradiction, UsageError, check_installed, reworded
 from rrjax.io.source import identity
-from rrjax.io.write import check_writable, protecting, replacing, telling
+from rrjax.io.write import check_writable, protecting, telling
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,15 @@ def check_own_files(folder: Path, name: str, files: Iterable[Path], flag: str) -
 
     `flag` is that of the folder. A command knows its files by their digests, which it is `remembering`.
     """
-    known = _known(_record(folder, name))
-    odd = next((file for file in files if os.path.lexists(file) and _digest(file) not in known), None)
+    known, record = set(), _record(folder, name)
+
+    def is_own(file: Path) -> bool:
+        digest = _digest(file)
+        if digest not in known:  # another process may have made it since the record was read
+            known.update(_known(record))
+        return digest in known
+
+    odd = next((file for file in files if os.path.lexists(file) and not is_own(file)), None)
     if odd is not None:
         raise UsageError.about(
             flag,
@@ -106,31 +112,33 @@ def check_own_files(folder: Path, name: str, files: Iterable[Path], flag: str) -
 def remembering(folder: Path, name: str) -> Iterator[None]:
     """A context in which a command writes files; the folder remembers the digest of each before it has its name.
 
-    So a command that was ended at any time knows its files. The digests are in a hidden file of the command's name.
+    So a command that was ended at any time knows its files. The digests are in a hidden file of the command's name, to
+    which lines are added only: what one process adds while another one does so is not lost.
     """
     record = _record(folder, name)
 
     def remember(aside: Path, place: Path) -> None:
-        if place.name == record.name:
-            return
-        known, digest = _known(record), _digest(aside)  # another process may write into the folder
-        if digest is not None and digest not in known:
+        del place
+        digest = _digest(aside)
+        if digest is not None and digest not in _known(record):
             # Where it cannot be written, the next run needs another folder.
-            with contextlib.suppress(DataError), replacing(record) as written:
-                written.write_text(json.dumps(sorted(known | {digest})), "utf-8")
+            with contextlib.suppress(OSError), open(record, "a", encoding="utf-8") as stream:
+                stream.write(f"\n{digest}\n")  # a line that a killed process began stays apart
+                stream.flush()
+                os.fsync(stream.fileno())
 
     with telling(remember):
         yield
 
 
 def _record(folder: Path, name: str) -> Path:
-    return folder / f".rrjax-{name}.json"
+    return folder / f".rrjax-{name}.digests"
 
 
 def _known(record: Path) -> set[str]:
     try:
-        return set(json.loads(record.read_text("utf-8"))) - {None}
-    except (OSError, ValueError, TypeError):
+        return set(record.read_text("utf-8", errors="replace").split())
+    except OSError:
         return set()
 
 

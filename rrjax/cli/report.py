@@ -13,6 +13,7 @@ import typer
 from rrjax.cli import show
 from rrjax.cli.design import SurveyDesign
 from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.longitudinal import PANEL
 from rrjax.cli.options import Level, Ordered, StatementFlags, flags, taken
 from rrjax.cli.paths import READS, WRITES
 from rrjax.cli.reading import Epsilon, Files, Reading, ReportFiles, read_any, read_collection
@@ -34,6 +35,7 @@ def report(
         typer.Option(
             help="The memo of a longitudinal protocol: the page then says how many permanent answers users have. "
             "Nothing else of it is shown.",
+            rich_help_panel=PANEL,
         ),
         READS,
     ] = None,

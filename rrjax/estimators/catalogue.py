@@ -389,8 +389,12 @@ ENTRIES: tuple[Estimator, ...] = (
     ),
 )
 """All estimators."""
-ESTIMATORS: dict[str, Estimator] = {entry.name: entry for entry in ENTRIES if entry.needs not in ("numbers", "columns")}
-"""The estimators of one answer each, by name: those of `rrjax.estimators.names`."""
+ESTIMATORS: dict[str, Estimator] = {
+    entry.name: entry
+    for entry in sorted(ENTRIES, key=lambda entry: entry.by_name)
+    if entry.needs not in ("numbers", "columns")
+}
+"""The estimators of one answer each, by name: those of `rrjax.estimators.names`, which run only by name last."""
 
 
 def entry_of(function: Callable[..., Any]) -> Estimator | None:

@@ -177,6 +177,17 @@ class Source:
         """The source with `show_values=False`, unless `show_values` was given."""
         return replace(self, show_values=False) if self.show_values is None else self
 
+    def way_of_reading(self) -> dict[str, Any]:
+        """What must be equal of files that one source may read together, by its name; not the column."""
+        form = self.file_format()
+        return {
+            "formats": form,
+            "missing=": {*self.missing} - {""},
+            "header=": self.header is not False,
+            "delimiter=": self.delimiter or {"csv": ",", "tsv": "\t"}.get(form),
+            "items=": self.items,
+        }
+
     def files(self) -> tuple[str, ...]:
         """The files, with globs expanded and sorted.
 

@@ -62,7 +62,7 @@ REPORTS = ("reports", "simulated")
 """Kinds of files that new reports replace."""
 STALE_AFTER_SECONDS = 86_400.0
 """Age from which on an unfinished file is not being written any more: its process was killed."""
-_ASIDE = re.compile(r"\.rrjax-[0-9a-f]{16}\.parquet")
+_ASIDE = re.compile(r"\.rrjax-[0-9a-f]{16}(\..*)?")
 _AGAIN = "which cannot be made again without spending ε again"
 _KEPT = {
     "lock": "is the lock of a memo, which shows whether a memo is the one that was written last",
@@ -170,7 +170,7 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
                 tell(aside, place)
             os.replace(aside, place)
         sync_folder(place.parent)
-        if over:
+        if over or _TELL.get() is not None:
             _sweep(place.parent)
     except OSError as error:
         raise _failure(path, error) from error
@@ -185,12 +185,12 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
 
 
 def _sweep(folder: Path) -> None:
-    """Deletes unfinished reports and memos, which are secret, of processes that were killed.
+    """Deletes unfinished files of processes that were killed: reports and memos, which are secret, tables and figures.
 
     Complete reports stay: they may be those of a round whose memo is to move them, from whatever folder.
     """
     with contextlib.suppress(OSError):  # of a folder that cannot be listed: the file that was asked for is written
-        for stray in folder.glob(".rrjax-*.parquet"):
+        for stray in folder.glob(".rrjax-*"):
             with contextlib.suppress(OSError):  # another process deleted it
                 abandoned = time.time() - stray.stat().st_mtime > STALE_AFTER_SECONDS
                 if _ASIDE.fullmatch(stray.name) and abandoned and kind_of(stray) not in REPORTS:

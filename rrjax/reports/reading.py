@@ -289,9 +289,13 @@ def added(one: Reports, other: Reports) -> Reports:
     counted = first + second
     source = None
     if one.source is not None and other.source is not None:
-        _check_read_alike(one.source, other.source)
+        # A question about single reports reads all files in one way, which would misread some.
+        ways = one.source.way_of_reading(), other.source.way_of_reading()
+        if what := " and ".join(name for name, way in ways[0].items() if way != ways[1][name]):
+            problem = f"files with different {what} cannot be added: read all alike, or add their counts"
+            raise ArgumentError(f"{problem} (rrjax.Reports.of_counts, of_tally)", value=other)
         paths: list[Any] = [*one.files.files(), *other.files.files()]
-        source = dataclasses.replace(one.source, paths=tuple(paths))
+        source = dataclasses.replace(one.source, paths=tuple(paths), column=first.column)
     from_counts = one.from_counts or other.from_counts
     if one.tallied is None or other.tallied is None:
         return checked(Reports(counted, one.epsilon, None, source, from_counts))
@@ -299,16 +303,6 @@ def added(one: Reports, other: Reports) -> Reports:
         return checked(of_design(counted, one.design, source, from_counts))
     tallied = Tallied(counted, one.mechanism, one.tallied.tally + other.tallied.tally, None)
     return checked(Reports(counted, one.epsilon, tallied, source, from_counts))
-
-
-def _check_read_alike(one, other):
-    """Refuses files of which one way of reading would misread some, in a question about single reports."""
-    ways = [dataclasses.replace(each, format=each.file_format(), missing=sorted(each.missing)) for each in (one, other)]
-    names = "format", "missing", "column", "header", "delimiter", "items"
-    what = " and ".join(f"{name}=" for name in names if len({getattr(each, name) for each in ways}) > 1)
-    if what:
-        problem = f"files that are read with different {what} cannot be added: read all alike, or add their counts"
-        raise ArgumentError(f"{problem} (rrjax.Reports.of_counts)", value=other)
 
 
 def _making(metadata):

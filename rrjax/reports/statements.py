@@ -361,20 +361,20 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
             whole = label_text(each).strip()
             name, equals, held = (part.strip() for part in whole.partition("="))
             # Labels may hold equals signs.
-            by_name = bool(equals) and (held in places or whole not in places)
-            if by_name and not name:
-                problem = f"{whole!r} has no name before its equals sign: write it as NAME{whole}, or without the sign"
-                raise refusal("group", f"{option('group')}: {problem}", value=whole)
+            by_name = bool(equals) and (whole not in places or (bool(name) and held in places))
             named.append((name, held) if by_name else (whole, whole))
         else:
             labels = [*map(label_text, each)]
             named.append((", ".join(labels), labels))
     found, notes, domain = [], [], reports.counted.domain.describe()
     for name, held in named:
+        if not name.strip():
+            problem = "a group has no name: write it as NAME=LABELS, or without an equals sign"
+            raise refusal("group", f"{option('group')}: {problem}", value=held)
         if (limits := _range_in(held, places)) is not None:
             (first, last), numbers = limits, np.asarray([*map(float, places)])
             if first > last:
-                problem = f"{held} runs from {first:g} down to {last:g}: write the smaller number first"
+                problem = f"{held} has its larger number first: write the smaller one first"
                 raise refusal("group", f"{option('group')} {name!r}: {problem}", value=held)
             members = (numbers >= first) & (numbers <= last)
             within = np.flatnonzero(members)

@@ -153,20 +153,14 @@ class Checkpoint:
                 with io.BytesIO(_content(file)) as stream, np.load(stream) as arrays:
                     study = str(arrays["study"])
                     part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
-                    if str(arrays["batch"]) != file.stem:
-                        raise ValueError("another batch")
+                    batch = str(arrays["batch"]) if "batch" in arrays else file.stem  # of an earlier version
                 found = part.measures, part.squares, part.pending
                 if tuple(array.shape for array in found) != shapes(start, stop):
                     raise ValueError("arrays of other shapes")
                 if any(array.dtype.kind != "f" for array in found):
                     raise ValueError("arrays that hold no numbers")
             except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
-                aside = file.with_suffix(f".{time.time_ns()}.damaged")
-                file.replace(aside)
-                warnings.warn(
-                    f"{file} is damaged. It was renamed to {aside.name}, and its batch is computed again.",
-                    stacklevel=2,
-                )
+                _set_aside(file, "is damaged")
                 continue
             if study != self.study:
                 raise StudyError(
@@ -174,8 +168,17 @@ class Checkpoint:
                     argument="folder",
                     file=file,
                 )
+            if batch != file.stem:
+                _set_aside(file, f"is a copy of {batch}.npz")
+                continue
             parts[start] = part
         return parts
+
+
+def _set_aside(file: Path, why: str) -> None:
+    aside = file.with_suffix(f".{time.time_ns()}.damaged")
+    file.replace(aside)
+    warnings.warn(f"{file} {why}. It was renamed to {aside.name}, and its batch is computed again.", stacklevel=3)
 
 
 def _content(file: Path) -> bytes:

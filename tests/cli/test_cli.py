@@ -255,7 +255,7 @@ def test_missing_reports_are_named_and_counted(invoke):
     assert any("1,000" in warning and "'?'" in warning for warning in result["warnings"])
 
 
-@pytest.mark.long  # programs that compile for seconds
+@pytest.mark.full  # programs that compile for seconds
 def test_too_little_information_is_said(invoke):
     write("a.csv", ABC)
     write("abc.txt", "red\nblue\ngreen\n")

@@ -105,7 +105,7 @@ def test_a_yes_that_no_word_tells_is_asked_for(table):
     invoke.refuses("--parameter", "compare", "c.csv", *COUNTED, "--domain", "domain.txt", *named)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_label_is_said_to_be_yes(table):
     invoke = table("red", "black", "black", "red")
     shares = []

@@ -452,7 +452,7 @@ def test_answers_to_direct_questions_are_what_they_are():
     assert "hardly" not in " ".join(shares.sentences)
 
 
-@pytest.mark.long  # two groups are estimated
+@pytest.mark.full  # two groups are estimated
 def test_groups_that_contradict_each_other_are_warned_of_in_every_outlet():
     crosswise = rrjax.Reports.of_counts(np.array([600, 400]), Crosswise(0.25), ["yes", "no"])
     for direct, warned in (([7, 893], True), ([270, 630], False)):

@@ -179,7 +179,7 @@ def test_refusals_are_in_plain_words(odd_files):
     assert not faults, "\n".join(map(str, faults))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_refused_flags_are_data(odd_files):
     for line in WRONG_FLAGS:
         assert odd_files(*line)[0] == 2, line

@@ -122,6 +122,8 @@ LINES = {
     "test-fit-contradicted": f"test fit {ODD} --draws 999",
     "test-fit-design": f"test fit {FORCED}",
     "test-equal": "test equal city.parquet low.parquet --draws 999",
+    "test-difference": "test difference city.parquet low.parquet --explain --out all.csv",
+    "test-difference-by": f"test difference {SMOKES.replace('outcome', 'column')} --by region --weights weight",
     "test-trend": f"test trend reports.csv later.csv {CITY} --epsilon 1 --category Rome --draws 999 --explain",
     "test-independent": "test independent pairs.parquet --draws 999 --explain",
     # Regression
@@ -175,7 +177,7 @@ LINES = {
         f"help-{name}": f"{name.replace('-', ' ')} --help"
         for name in (
             *("estimate", "report", "compare", "regress", "randomize", "plan", "audit", "demo", "study"),
-            *("test", "test-fit", "test-equal", "test-trend", "test-independent"),
+            *("test", "test-fit", "test-equal", "test-difference", "test-trend", "test-independent"),
         )
     },
 }

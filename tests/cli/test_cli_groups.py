@@ -56,7 +56,7 @@ def test_a_small_noisy_group_does_not_move_a_large_precise_one(invoke):
         assert abs(row["all_groups"] - shares[int(row["label"])]) < 4 * row["all_groups_standard_error"]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_does_not_apply_to_groups_is_refused(collected):
     for flags in (("--counts", "n"), ("--epsilon", "1"), ("--estimator", "mle")):
         collected.refuses(flags[0], "estimate", "low.parquet", "dice.parquet", *flags)

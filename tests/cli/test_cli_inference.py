@@ -113,7 +113,7 @@ def test_the_least_p_values_that_tests_of_fit_can_have(epsilon, number):
         assert math.exp(found) == pytest.approx(chance[largest].sum(), rel=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_test_that_can_find_nothing_says_so(invoke):
     write_counts("few.csv", [60, 30, 10, 0])
     flags = ("--column", "label", "--counts", "n", "--epsilon", "8", *DRAWS, "--json")

@@ -287,7 +287,7 @@ def numbers_of(page):
     return set(re.findall(r"\d[\d.,]*\d|\d", html))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_user_twice_in_one_round(week):
     assert week(*line(1))[0] == 0
     shutil.copy("day1.parquet", "copy.parquet")

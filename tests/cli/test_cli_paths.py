@@ -1,6 +1,7 @@
 """No command writes over a file that it reads, nor over a memo, reports or a tally."""
 
 import inspect
+import itertools
 import json
 import os
 import shutil
@@ -18,8 +19,10 @@ from written import written
 
 import rrjax
 from rrjax import io
+from rrjax.cli import paths
 from rrjax.cli.app import COMMANDS
 from rrjax.cli.paths import Paths, check_own_files, guarding, remembering
+from rrjax.cli.test import app as hypotheses
 from rrjax.data.errors import Contradiction, UsageError
 from rrjax.io import write
 from rrjax.io.write import check_writable, creating, replacing
@@ -34,9 +37,8 @@ READING = {"reports", "values", "files", "what", "domain", "truth", "against"}
 def commands():
     """Every command, as a function."""
     names = [name for panel in COMMANDS.values() for name in panel if name != "test"]
-    modules = [(f"rrjax.cli.{name}", name) for name in names]
-    modules += [("rrjax.cli.test", name) for name in ("fit", "equal", "trend", "independent")]
-    return {name: getattr(import_module(module), name) for module, name in modules}
+    found = {name: getattr(import_module(f"rrjax.cli.{name}"), name) for name in names}
+    return found | {f"test {each.callback.__name__}": each.callback for each in hypotheses.registered_commands}
 
 
 @pytest.mark.parametrize("name", [*commands()])
@@ -291,8 +293,9 @@ def test_files_of_a_command_are_known_by_what_is_in_them(tmp_path):
 
 
 def test_files_of_a_command_that_was_ended_are_known(tmp_path, monkeypatch):
-    """Whenever it was ended, also just before a file has its name; and to another one at the same time."""
+    """Whenever it was ended: just before a file has its name, or while it wrote a line about it."""
     files = [tmp_path / name for name in "ab"]
+    (tmp_path / ".rrjax-study.digests").write_text("0123")
 
     def check():
         check_own_files(tmp_path, "study", files, "--out")
@@ -307,6 +310,45 @@ def test_files_of_a_command_that_was_ended_are_known(tmp_path, monkeypatch):
         for file in files:
             with replacing(file) as aside:
                 aside.write_text(file.name)
+
+
+def test_processes_that_fill_a_folder_together_know_the_files_of_each(tmp_path, monkeypatch):
+    """Whatever one does between two steps of the other."""
+    files = [tmp_path / name for name in "ab"]
+    read, digest = paths._known, paths._digest
+
+    def write_of_another():
+        monkeypatch.undo()
+        with remembering(tmp_path, "study"), replacing(files[1]) as aside:
+            aside.write_text(str(next(numbers)))
+
+    def between(step):
+        def stepped(path):
+            result = step(path)
+            write_of_another()
+            return result
+
+        return stepped
+
+    numbers = itertools.count()
+    monkeypatch.setattr(paths, "_known", between(read))
+    with remembering(tmp_path, "study"), replacing(files[0]) as aside:
+        aside.write_text("a")
+    check_own_files(tmp_path, "study", files, "--out")
+    monkeypatch.setattr(paths, "_digest", between(digest))
+    check_own_files(tmp_path, "study", files, "--out")
+    assert next(numbers) == 2
+
+
+def test_unfinished_files_of_killed_processes_are_deleted_where_results_are_written(tmp_path):
+    old = time.time() - 2 * write.STALE_AFTER_SECONDS
+    for number in (1, 2):
+        stray = written(tmp_path / f".rrjax-{number:016x}.png", b"unfinished")
+        if number == 1:
+            os.utime(stray, (old, old))
+    with remembering(tmp_path, "study"), replacing(tmp_path / "a.png") as aside:
+        aside.write_bytes(b"a")
+    assert {file.name for file in tmp_path.glob("*.png")} == {"a.png", f".rrjax-{2:016x}.png"}
 
 
 def test_what_is_no_lock_is_not_written(collected):

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -85,6 +86,7 @@ def test_a_study_of_ones_own(own, tmp_path, cache):
         while process.poll() is None and not (out / "study.nc").exists():
             time.sleep(0.01)
         process.kill()
+        assert process.wait() == -signal.SIGKILL
     (out / "figures").mkdir(exist_ok=True)
     (out / "figures" / ".rrjax-0123456789abcdef.png").write_bytes(b"unfinished")
     said = rrjax(own, "--out", out, cache=cache)

@@ -81,7 +81,7 @@ def test_a_file_says_what_the_functions_say(timings, invoke):
     assert answer.words["… less …"]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_frames_and_one_rate_for_all(timings, invoke):
     polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
     answer = read_one().within("time", simultaneous=True)

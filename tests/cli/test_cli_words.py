@@ -125,14 +125,18 @@ def test_three_sentences_under_a_table_and_the_rest_for_the_asking(files, name):
         assert words in rest, words
 
 
-def test_every_command_with_a_table_can_explain_itself():
+def commands():
+    """Every command by its name, as its parser."""
     from rrjax.cli.app import app
 
-    root = typer.main.get_command(app)
-    commands = {name: each.loaded for name, each in root.commands.items()}
-    commands |= commands["test"].commands
-    silent = {name for name, each in commands.items() if "explain" not in {flag.name for flag in each.params}}
-    assert silent == {"randomize", "report", "test"}
+    found = {name: each.loaded for name, each in typer.main.get_command(app).commands.items()}
+    tests = found.pop("test").commands
+    return found | {f"test {name}": each for name, each in tests.items()}
+
+
+def test_every_command_with_a_table_can_explain_itself():
+    silent = {name for name, each in commands().items() if "explain" not in {flag.name for flag in each.params}}
+    assert silent == {"randomize", "report"}
 
 
 @pytest.mark.full
@@ -188,13 +192,21 @@ COMMON = {
         "--explain",
         "--json",
     ],
+    "report": ["--epsilon", "--column", "--domain", "--out", "--force", "--title", "--top"],
     "audit": ["--categories", "--epsilon", "--draws", "--level", "--explain", "--json"],
     "demo": ["--folder", "--categories", "--users", "--epsilon", "--exponent", "--explain"],
     "test fit": ["--against", "--epsilon", "--column", "--domain", "--explain", "--json"],
     "test equal": ["--epsilon", "--column", "--domain", "--explain", "--json"],
+    "test difference": ["--epsilon", "--column", "--domain", "--out", "--top", "--explain", "--json"],
     "test trend": ["--category", "--time", "--epsilon", "--column", "--domain", "--explain", "--json"],
     "test independent": ["--column", "--domain", "--explain", "--json"],
 }
+
+
+def test_every_command_has_common_flags_and_its_help_in_the_reference():
+    headings = re.findall(r"^## (.*)$", (DOCS / "reference" / "flags.md").read_text(), re.MULTILINE)
+    assert sorted(headings) == sorted(commands())
+    assert set(COMMON) == set(commands())
 
 
 @pytest.mark.parametrize("command", COMMON)

@@ -558,7 +558,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_of_bfloat16_are_taken(name):
     function, numbers = NUMBERS[name]

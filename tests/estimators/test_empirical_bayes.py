@@ -82,7 +82,7 @@ def test_they_are_on_the_simplex_whatever_the_reports(estimator, counts):
             assert (np.diff(theta[np.argsort(counts)]) >= 0).all()  # in the order of the counts, equal ones equal
 
 
-@pytest.mark.long  # three lengths, a program each
+@pytest.mark.full  # three lengths, a program each
 def test_equal_counts_are_equal_shares():
     for size in (2, 7, 1000):
         assert empirical_bayes(np.full(size, 50), 1.0).theta == pytest.approx(1 / size, rel=1e-5)

@@ -396,7 +396,7 @@ def test_the_list_is_there_by_name_alone():
     assert set(everything(ordered=True)) == set(ESTIMATORS) - {*NAMES, "mixture_reduction", "mle"}
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_the_command_line_takes_the_names(invoke, tmp_path):
     (tmp_path / "a.csv").write_text("answer\n" + "\n".join("aaaaabbbccd"))

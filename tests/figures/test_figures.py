@@ -291,7 +291,7 @@ def test_several_panels_refuse_axes():
         rrjax.plan(num_categories=10, epsilon=1.0, num_users=1000).figure(ax=ax)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_an_answer_draws_into_given_axes():
     ax = Figure().subplots()
     shares = rrjax.Reports.of_counts([60, 30, 10, 20], 1.0).shares()

@@ -256,7 +256,7 @@ def test_a_class_that_may_have_no_records_has_no_limits():
     assert (found.lower[1], found.upper[1]) == (0, 1)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_simultaneous_intervals_share_the_error():
     values, labels, _ = records(800, 0.4, Coin(2, 0.4))
     for function, number in (

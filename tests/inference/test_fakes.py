@@ -110,7 +110,7 @@ def test_limits_widen_with_the_fakes_and_match_the_definition():
         np.testing.assert_allclose(found.upper, np.clip((upper - q) / d, 0, 1), atol=3 * RTOL)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_shares_of_the_honest_users_are_covered_too():
     of_users = intervals([520, 290, 100, 90], 2.0, fakes=5, estimand="users")
     sides = [intervals(tally(np.asarray([520, 290, 100, 90]) - less, 995, RR), estimand="users") for less in (5, 0)]
@@ -155,7 +155,7 @@ def test_a_lower_limit_falls_with_the_number_of_fakes():
     assert intervals(counts, 2.0, fakes=number - 1).lower[1] >= 0.25 > intervals(counts, 2.0, fakes=number).lower[1]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_transformations_and_unusable_counts():
     counts = jnp.asarray([520, 290, 100, 90])
     run = jax.jit(lambda c, e: (intervals(c, e, fakes=5), fakes_to_overturn(c, e, 1)))

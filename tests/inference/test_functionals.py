@@ -336,7 +336,7 @@ def test_a_quantile_lies_in_its_interval():
     assert ((found.lower <= found.value) & (found.value <= found.upper)).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_quantiles_of_many_users_and_of_none():
     counts = collect(0, 4, 100_000, 30.0, skew=0.5)
     shares = counts.cumsum() / counts.sum()

@@ -252,7 +252,7 @@ def test_further_randomization_is_that_of_the_smaller_epsilon():
     check_covariance(np.asarray(counts), 1000 * law, 1000 * (np.diag(law) - np.outer(law, law)))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_different_collections_are_found():
     first = rrjax.simulate.counts(jax.random.key(1), jnp.array([0.5, 0.3, 0.2], FLOAT), 5000, 2.0)

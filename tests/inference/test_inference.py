@@ -447,7 +447,7 @@ def test_unusable_counts_have_no_ratio():
     assert all(np.isnan(leaf) for leaf in jax.tree.leaves(result))
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("epsilon", [20.0, 40.0, 800.0])
 def test_where_every_report_is_the_truth_the_users_are_known(epsilon):
     for counts in ([3, 4], [15, 10, 5], [1, 0]):
@@ -456,7 +456,7 @@ def test_where_every_report_is_the_truth_the_users_are_known(epsilon):
         np.testing.assert_allclose(upper, np.array(counts) / sum(counts), rtol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(
     "statement",

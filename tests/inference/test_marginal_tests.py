@@ -120,7 +120,7 @@ def test_two_collections_have_fishers_test():
     assert result.statistic > 0
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("design", [Warner(0.2), Kuk(0.8, 0.3)], ids=lambda each: each.name)
 def test_a_yes_or_a_no_is_one_test(design):
     """Whichever is named, and whether d is negative; but two support counts that are separate data are two tests."""

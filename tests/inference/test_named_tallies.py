@@ -51,7 +51,7 @@ def test_a_design_with_the_law_of_randomized_response_has_its_intervals(method, 
         )
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_tally_alone_does_not_tell():
     tally = LIKE.tally_of_counts(COUNTS)
     alone = linear_functional(tally, values=NUMBERS)

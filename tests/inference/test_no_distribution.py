@@ -72,7 +72,7 @@ def test_wilson_and_weighted_reports():
         assert has_no_interval(survey_estimate(np.full(1000, 3, INT), 1.0, values=values))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_limits_never_cross():
     """Of any supports, also those that only some of the tests refuse."""
     rng = np.random.default_rng(0)

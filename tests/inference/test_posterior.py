@@ -134,7 +134,7 @@ def test_diagnostics_of_tiny_shares():
     np.testing.assert_allclose(plain, tiny, rtol=1e-3)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("place", ["epsilon", "prior"])
 def test_a_derivative_is_refused(place):
     """It would be zero, or that of the prior's part alone: the number of true reports is drawn."""

@@ -8,6 +8,7 @@ from refusals import refused
 
 import rrjax
 from rrjax import io
+from rrjax.data.errors import ArgumentError
 from rrjax.io import DataError
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MechanismRecord, Metadata
@@ -63,6 +64,8 @@ def test_what_is_written_is_what_is_read(name, tmp_path):
     tallied = io.read_tally(io.Source([tmp_path / "a.parquet", tmp_path / "b.parquet"]))
     wanted = mechanism.tally(reports)
     assert tallied.mechanism == mechanism
+    with refused(error=ArgumentError, argument="tally"):  # give its tally
+        io.save_tally(tmp_path / "t.parquet", tallied)
     np.testing.assert_array_equal(tallied.tally.support, wanted.support)
     np.testing.assert_array_equal(tallied.counted.counts, wanted.support)
     assert int(tallied.tally.num_users) == tallied.counted.num_rows == NUMBER

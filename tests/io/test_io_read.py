@@ -228,7 +228,7 @@ def test_the_names_of_one_header_are_repeated(tmp_path):
 NINES = ["99", "99.0", "99.00", "+99", "9.9e1", "099"]
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("token", NINES)
 @pytest.mark.parametrize("held", ["INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(9, 2)", *NINES])
 def test_a_number_that_means_missing_in_any_notation(tmp_path, held, token):

@@ -133,7 +133,7 @@ def test_the_fit_rejects_at_its_level_and_a_wrong_design():
     assert (p_values([laws[0], laws[1], np.array([0.1, 0.9])]) <= 0.05).mean() > 0.9
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_groups_that_contradict_each_other_have_the_smallest_p_value_that_float64_has():
     counts = np.array([[300, 150, 50], [200, 100, 60], [90, 120, 210]])
     designs = RandomizedResponse(3, 1.0), RandomizedResponse(3, 3.0), Direct(3)

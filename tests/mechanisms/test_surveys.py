@@ -387,7 +387,7 @@ def test_unusable_counts_give_nan():
         assert np.isnan(jax.jit(mle)(np.array(counts, FLOAT), design)).all()
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "values"),
     [

@@ -78,7 +78,7 @@ def test_ten_million_reports_come_within_a_hundredth(name, urandom):
     assert 0.99 < result.lower <= result.claimed
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", [name if name.startswith("hadamard") else pytest.param(name, marks=pytest.mark.long) for name in MECHANISMS]
 )

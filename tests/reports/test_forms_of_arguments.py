@@ -38,7 +38,7 @@ def test_a_distribution_to_test_comes_in_all_forms_of_a_truth(colours):
     assert tests[0] == tests[1] == tests[2]
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_series_is_taken_by_its_labels(colours):
     """Those of `value_counts` are in the order of the counts."""
     pandas = pytest.importorskip("pandas")
@@ -65,7 +65,7 @@ def test_a_series_is_taken_by_its_labels(colours):
         colours.compare(pandas.Series([1, 2, 3, 4], index=["red", "green", "blue", "red"]))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_sizes_of_a_population_come_by_level():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"answer": ["no", "yes"] * 300, "level": [1, 1, 2] * 200})

@@ -301,7 +301,7 @@ def test_parts_say_the_same_in_all_outlets(collected, names, kind):
     check_refusal("level", lambda: reports.shares(95))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_part_that_contradicts_its_mechanism_is_named(collected):
     reports = rrjax.read(["way1.parquet", "way2.parquet"])
     odd = rrjax.Reports.of_counts([1000, 1000, 0], 0.5, APPS)
@@ -407,7 +407,7 @@ def test_two_samples_regress_the_same_in_all_outlets(invoke):
     assert len(answer.figure().axes) == 2
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_regressions_of_two_samples_that_are_odd_say_so(invoke):
     cheats()
     exchanged = read_cheats(sample="die=B,A")
@@ -461,7 +461,7 @@ def test_two_samples_are_refused_by_argument(asked, argument, changed):
     check_refusal(argument, lambda: read_two(**changed))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_two_samples_of_the_same_people_where_they_must_differ():
     design = TWO_SAMPLES["unrelated-question-two-samples"]([0.7, 0.3])
     sample = ("die", "a", "b")

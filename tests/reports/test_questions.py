@@ -169,6 +169,13 @@ def test_groups_are_texts_or_labels_by_name():
     assert not found.warnings
     odd = rrjax.Reports.of_counts(VISIT_COUNTS, 2.0, ["a=b", "a,b", "1:2", "c"])
     assert odd.group("a=b", "x=a,b", "1:2").columns["statement"].tolist() == ["a=b", "x", "1:2"]
+    signs = rrjax.Reports.of_counts(VISIT_COUNTS, 2.0, ["=1", "1", "2", "="])
+    assert signs.group("=1", "=", "x=1").columns["statement"].tolist() == ["=1", "=", "x"]
+
+
+def test_a_range_from_the_larger_number_down_is_not_said_to_hold_nothing(survey):
+    with pytest.raises(ArgumentError, match="smaller one first"):
+        survey.group("x=3:1")
 
 
 @pytest.mark.long
@@ -200,8 +207,9 @@ def test_statements_about_reports_that_contradict_their_mechanism_say_so():
         ("population", {"by": "region", "population": {"north": -1, "south": 1}}),
         ("group", {"group": "x=7:9"}),
         ("group", {"group": {"x": [1, 12]}}),
-        ("group", {"group": "x=3:1"}),
         ("group", {"group": "=1"}),
+        ("group", {"group": "= 1"}),
+        ("group", {"group": {"": [1]}}),
         ("group", {"group": ["x=1", "x=2"]}),
         ("by", {"by": "visits"}),
         ("by", {"by": "weight"}),

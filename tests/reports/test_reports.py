@@ -434,6 +434,16 @@ def test_files_that_are_read_in_different_ways_are_not_added(tmp_path):
     assert "?" in alike.by("region", group="yes").columns["of"]
 
 
+def test_files_that_are_read_alike_in_other_words_are_added(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("answer\n" + "yes\nno\n" * (7 + ord(name)))
+    asked = {"epsilon": 1.0, "domain": ["yes", "no"]}
+    one = rrjax.read(tmp_path / "a.csv", missing=["?"], **asked)
+    other = {"column": "answer", "header": True, "delimiter": ",", "missing": ["", "?", "?"]}
+    both = one + rrjax.read(tmp_path / "b.csv", **other, **asked)
+    assert both.counts.tolist() == [104 + 105] * 2
+
+
 def test_a_tally_keeps_its_labels_and_its_rates():
     oue = MECHANISMS["optimized-unary-encoding"](2, 2.0)
     tally = rrjax.Tally([388, 230], 1000, rates=oue.rates, domain=["no", "yes"])
@@ -444,7 +454,7 @@ def test_a_tally_keeps_its_labels_and_its_rates():
         assert [caught.value.argument] == list(given)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_yes_of_a_design_is_that_of_the_domain():
     kuk = DESIGNS["kuk"](have=0.8, lack=0.3)
     frame = polars.DataFrame({"smokes": ["yes"] * 700 + ["no"] * 300})

@@ -282,7 +282,7 @@ class StopError(Exception):
     pass
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize("after", [1, 2, 5])
 def test_a_run_that_stopped_goes_on(tmp_path, after, monkeypatch, uninterrupted):
@@ -323,7 +323,7 @@ def test_a_killed_process_leaves_a_folder_that_goes_on(tmp_path):
     assert same(resumed, whole)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.once
 def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
     monkeypatch.setitem(rrjax.study.tile._CELLS, "cpu", 2**11)
