@@ -75,8 +75,9 @@ def cautions(values: Values, pair: Pair | None, seed: int | None) -> list[str]:
             "file: which categories are there is disclosed without any privacy, and estimates will leave out those "
             f"that nobody holds. Give --domain{'' if pair is None else ', once for each column'}."
         )
-    from rrjax.reports.reports import padded
+    from rrjax.reports.reports import padded, written_alike
 
+    warnings += written_alike(values.domain, values.domain_from_data, named=not values.domain_from_data)
     warnings += padded(values.num_padded, "value")
     if values.num_missing:
         warnings.append(

@@ -65,6 +65,16 @@ class _Prose:
         return Measurement.get(console, options, self._text)
 
 
+class _Whole:
+    """A table of this width, in a narrower terminal too, which then breaks its lines: no digit is left out."""
+
+    def __init__(self, table: Table, width: int) -> None:
+        self._table, self._width = table, width
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self._table, options.update(width=max(self._width, options.max_width)))
+
+
 out = _Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -191,7 +201,8 @@ def show_table(table: Table, *, bars: bool = False) -> None:
         table.columns = [first, *block]
         for place, column in enumerate(table.columns):
             column._index = place  # rich pads all columns but the last, by this number
-        out.print(table)
+        numbers = out.width - room - names
+        out.print(_Whole(table, min(names, _SHORTEST_NAME) + numbers), crop=False)
         if others:
             out.print()
 

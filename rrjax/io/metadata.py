@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
-from rrjax.data.errors import Contradiction, DataError, option, reworded
+from rrjax.data.errors import Contradiction, DataError, for_commands, option, reworded
 from rrjax.io.database import Connection, parquet_record
 from rrjax.io.domain import Domain
 from rrjax.mechanisms.table import TABLE
@@ -296,9 +296,14 @@ def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
                 value.describe() if isinstance(value := record.get(name), Domain) else value
                 for record in (ours, theirs)
             )
+            advice = "Estimate them apart."
+            if name in ("mechanism", "effective_epsilon"):
+                advice = "Their shares can be estimated together, all else of each alone." + for_commands(
+                    " See `rrjax estimate`, `rrjax test equal` and `rrjax test difference`."
+                )
             raise DataError(
                 f"{first} and {file} were not collected alike: {name} is {one} in the first and {other} in the second. "
-                "Estimate them apart.",
+                f"{advice}",
                 file=file,
                 argument=name,
             )

@@ -23,6 +23,7 @@ from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.database import spelling
+from rrjax.io.domain import Domain
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
@@ -393,25 +394,33 @@ def left_out(counted: CountedReports) -> list[str]:
     return warnings
 
 
-def _alike(counted: CountedReports) -> list[str]:
-    """Warnings about categories that may be one answer, and about the header of a file of labels."""
-    labels = counted.domain.listed or ()
-    if not labels or len(labels) > MOST_LISTED:
+def written_alike(domain: Domain, from_data: bool, *, named: bool = True) -> list[str]:
+    """A warning about categories that may be one answer; `named` where messages may repeat labels."""
+    labels, seen = domain.listed or (), {}
+    if len(labels) > MOST_LISTED:
         return []
-    seen: dict[str, str] = {}
-    keys = [spelling(label).casefold() if counted.domain_from_data else spelling(label) for label in labels]
+    keys = [spelling(label).casefold() if from_data else spelling(label) for label in labels]
     pairs = [
         (first, label)
         for key, label in zip(keys, labels, strict=True)
         if (first := seen.setdefault(key, label)) != label
     ]
-    warnings = []
-    if pairs:
-        more = f" (and {form.number(len(pairs) - 1, 'more pair', 'more pairs')})" * (len(pairs) > 1)
-        warnings.append(
-            f"The categories {pairs[0][0]!r} and {pairs[0][1]!r}{more} differ only in how they are written, and count "
-            "as two: if they are one answer, write it in one way."
-        )
+    if not pairs:
+        return []
+    more = f" (and {form.number(len(pairs) - 1, 'more pair', 'more pairs')})" * (len(pairs) > 1)
+    which = f"The categories {pairs[0][0]!r} and {pairs[0][1]!r}{more}" if named else "Some categories"
+    return [
+        f"{which} differ only in how they are written, and count as different: if they are one answer, write it in one "
+        "way."
+    ]
+
+
+def _alike(counted: CountedReports) -> list[str]:
+    """Warnings about categories that may be one answer, and about the header of a file of labels."""
+    labels = counted.domain.listed or ()
+    if not labels or len(labels) > MOST_LISTED:
+        return []
+    warnings = written_alike(counted.domain, counted.domain_from_data)
     if labels[0].casefold() in ("label", counted.column.casefold()) and not counted.counts[0]:
         warnings.append(
             f"The first category is {labels[0]!r}, which nobody reported: is it the header of the file of labels? If "

@@ -38,6 +38,8 @@ NO_DIFFERENCE = 0.25
 """Limit of a difference between two estimates, in standard errors, below which it does not matter which is reported."""
 HIDING = 0.25
 """Standard error of a share from which an interval is about as wide as all possible shares."""
+EQUAL = 0.1
+"""Largest noise, in average shares, with which counts that hold but one share show that all are about equal."""
 ROUNDING = 1e-9
 """Limit of a difference between two shares that rounding explains."""
 ORDERED = "estimates of ordered categories"
@@ -122,6 +124,8 @@ def estimated(reports: Reports, name: str, argument: str = "estimator") -> Estim
     if entry.whole_reports and reports.tallied is not None and reports.design is None:
         note += "; from whole reports" if reports.whole is not None else "; from support counts, not whole reports"
     undetermined = bool(getattr(found, "undetermined", False))
+    if undetermined and reports.standard_error <= EQUAL / reports.num_categories:
+        undetermined, caution = False, ""  # the reports show it
     estimate = Estimate(entry, np.asarray(theta), nll, certificate, note, caution, undetermined)
     if estimate.proper:
         return estimate

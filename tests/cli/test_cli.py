@@ -239,6 +239,16 @@ def test_reports_are_written_where_their_metadata_have_a_place(invoke):
     assert ".parquet" in error
 
 
+def test_categories_that_look_alike_are_said_before_they_are_randomized(invoke):
+    write("n.csv", "v\n" + "1.0\n1\n2\n" * 5)
+    write("d.txt", "1.0\n1\n2\n")
+    line = ("randomize", "n.csv", "--epsilon", "1", "--seed", "1", "--out")
+    given, found = invoke(*line, "o.parquet", "--domain", "d.txt")[2], invoke(*line, "p.parquet")[2]
+    assert "'1.0' and '1'" in given
+    assert "how they are written" in found  # of true values no message repeats labels
+    assert "1.0" not in found
+
+
 @pytest.mark.full
 def test_a_domain_from_the_data_is_warned_about(invoke):
     write("a.csv", ABC)

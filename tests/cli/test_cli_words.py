@@ -68,6 +68,18 @@ def test_numbers_stay_with_their_units_however_narrow_the_terminal(monkeypatch, 
         assert not re.search(r"\d\n\w|[=±–]\n|\n[=±–%]", "\n".join(lines)), lines
 
 
+@pytest.mark.parametrize("columns", [5, 12, 20, 30])
+@pytest.mark.parametrize("name", ["yes", "a name that is longer than a terminal"])
+def test_no_digit_is_left_out_however_narrow_the_terminal(monkeypatch, capsys, columns, name):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    made = show.table("category", "count", "95 % interval", max_width=20)
+    made.add_row(name, "300", "84.09 – 98.62 %")
+    show.show_table(made)
+    printed = capsys.readouterr().out
+    for text in ("300", "84.09 – 98.62 %", "count", "95 % interval"):
+        assert text in printed
+
+
 WITH_TABLES = {
     "estimate": ("estimate", *READ),
     "estimate at once": ("estimate", *READ, "--at-once"),

@@ -434,6 +434,15 @@ def test_files_that_are_read_in_different_ways_are_not_added(tmp_path):
     assert "?" in alike.by("region", group="yes").columns["of"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("epsilon", "shown"), [(5.0, True), (1.0, False)])
+def test_equal_shares_that_the_reports_show_rest_on_no_assumption(epsilon, shown):
+    found = rrjax.Reports.of_counts([500, 501, 499, 500], epsilon).shares()
+    assert found.estimate.undetermined == (not shown)
+    assert bool(found.cautions) == (not shown)
+    assert ("intervals, not an estimate" in found.advice) == (not shown)
+
+
 def test_files_that_are_read_alike_in_other_words_are_added(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text("answer\n" + "yes\nno\n" * (7 + ord(name)))
