@@ -129,7 +129,7 @@ def test_demo_takes_the_same_path(tmp_path):
     done = run("demo", "--users", "5000", "--categories", "20", "--explain", folder=tmp_path)
     assert "certificate" in done.stdout
     made = {path.name for path in (tmp_path / "rrjax-demo").iterdir()}
-    assert made == {".rrjax-demo.json", "values.parquet", "reports.parquet", "estimate.csv", "estimate.png"}
+    assert made == {".rrjax-demo.digests", "values.parquet", "reports.parquet", "estimate.csv", "estimate.png"}
     # The lines it prints do what it did.
     lines = [line[2:] for line in done.stdout.splitlines() if line.startswith("$ ")]
     assert [line.split()[:2] for line in lines] == [["rrjax", each] for each in ("randomize", "estimate", "compare")]
