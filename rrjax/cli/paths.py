@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from typer.models import OptionInfo
 
-from rrjax.data.errors import Contradiction, UsageError, check_installed, reworded
+from rrjax.data.errors import Contradiction, DataError, UsageError, check_installed, reworded
 from rrjax.io.source import identity
 from rrjax.io.write import check_writable, protecting, telling
 
@@ -121,11 +121,13 @@ def remembering(folder: Path, name: str) -> Iterator[None]:
         del place
         digest = _digest(aside)
         if digest is not None and digest not in _known(record):
-            # Where it cannot be written, the next run needs another folder.
-            with contextlib.suppress(OSError), open(record, "a", encoding="utf-8") as stream:
-                stream.write(f"\n{digest}\n")  # a line that a killed process began stays apart
-                stream.flush()
-                os.fsync(stream.fileno())
+            # Where it cannot be written, or is another file by a link, the next run needs another folder.
+            with contextlib.suppress(OSError, Contradiction, DataError):
+                check_writable(record)
+                with open(record, "a", encoding="utf-8") as stream:
+                    stream.write(f"\n{digest}\n")  # a line that a killed process began stays apart
+                    stream.flush()
+                    os.fsync(stream.fileno())
 
     with telling(remember):
         yield

@@ -297,7 +297,7 @@ def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
                 for record in (ours, theirs)
             )
             advice = "Estimate them apart."
-            if name in ("mechanism", "effective_epsilon"):
+            if name in ("mechanism", "epsilon", "effective_epsilon"):
                 advice = "Their shares can be estimated together, all else of each alone." + for_commands(
                     " See `rrjax estimate`, `rrjax test equal` and `rrjax test difference`."
                 )

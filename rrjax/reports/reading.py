@@ -291,7 +291,7 @@ def added(one: Reports, other: Reports) -> Reports:
     if one.source is not None and other.source is not None:
         # A question about single reports reads all files in one way, which would misread some.
         ways = one.source.way_of_reading(), other.source.way_of_reading()
-        if what := " and ".join(name for name, way in ways[0].items() if way != ways[1][name]):
+        if what := next((name for name, way in ways[0].items() if way != ways[1][name]), None):
             problem = f"files with different {what} cannot be added: read all alike, or add their counts"
             raise ArgumentError(f"{problem} (rrjax.Reports.of_counts, of_tally)", value=other)
         paths: list[Any] = [*one.files.files(), *other.files.files()]

@@ -239,6 +239,13 @@ def test_reports_are_written_where_their_metadata_have_a_place(invoke):
     assert ".parquet" in error
 
 
+def test_files_of_different_epsilon_are_told_what_takes_them_together(invoke):
+    write("n.csv", "v\n" + "1\n2\n" * 5)
+    for epsilon in (1, 2):
+        invoke.done("randomize", "n.csv", "--domain", "1:2", "--epsilon", epsilon, "--out", f"{epsilon}.parquet")
+    assert "`rrjax test difference`" in invoke.said(3, "test", "fit", "1.parquet", "2.parquet")
+
+
 def test_categories_that_look_alike_are_said_before_they_are_randomized(invoke):
     write("n.csv", "v\n" + "1.0\n1\n2\n" * 5)
     write("d.txt", "1.0\n1\n2\n")

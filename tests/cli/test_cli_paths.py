@@ -340,6 +340,15 @@ def test_processes_that_fill_a_folder_together_know_the_files_of_each(tmp_path, 
     assert next(numbers) == 2
 
 
+def test_a_record_that_is_a_link_to_a_memo_is_not_written(collected):
+    before = Path("memo.parquet").read_bytes()
+    os.symlink("memo.parquet", ".rrjax-study.digests")
+    with remembering(Path(), "study"), replacing("a.txt") as aside:
+        aside.write_text("a")
+    assert Path("memo.parquet").read_bytes() == before
+    assert Path("a.txt").read_text() == "a"
+
+
 def test_unfinished_files_of_killed_processes_are_deleted_where_results_are_written(tmp_path):
     old = time.time() - 2 * write.STALE_AFTER_SECONDS
     for number in (1, 2):
