@@ -153,7 +153,7 @@ def planes(quick: bool) -> tuple[Table, list[dict[str, Any]]]:
         mechanism = ProjectiveGeometry(size, epsilon)
         client, tally = measured(mechanism, values, 1 if quick else 5)
         bound = 4 * math.exp(epsilon) * size / math.expm1(epsilon) ** 2
-        ratio = mechanism.weights(math.expm1).total_variance(size) / bound
+        ratio = mechanism.rates_by(math.expm1).total_variance(size) / bound
         rows.append([f"{epsilon:g}", f"{mechanism.field_order}", f"{mechanism.num_columns:,}", f"{ratio:.3f}",
                      spread(client), spread(tally), pretty(tally.compilation)])  # fmt: skip
         record.append({"epsilon": epsilon, "client": client, "tally": tally})

@@ -284,7 +284,7 @@ def _parameters() -> list[str]:
 
 
 def _error(mechanism: PureMechanism, epsilon: float) -> float:
-    return mechanism.weights(math.expm1).total_variance(SIZE) / _bound(epsilon, SIZE)
+    return mechanism.rates_by(math.expm1).total_variance(SIZE) / _bound(epsilon, SIZE)
 
 
 def _bound(epsilon: float, size: int) -> float:

@@ -5,8 +5,9 @@ where the data are there; the third has few categories, some of them real; in th
 categories hold all or half of the users; the fifth has many users: noise is small beside differences of shares. Every
 seed draws the users and their reports exactly. An error is that of the mean over the seeds, against the shares of the
 users who reported or the population they were drawn from, and is related to the best of InvN, MLE* and InvP in the
-setting, which nobody knows who holds one collection; a best below 2 % of the error of the inversion counts as that. The
-oracle is told the shares, but not who holds which: no estimate of one category from its own count alone does better.
+setting, which nobody knows who holds one collection. Where the best has less than 2 % of the inversion's error, we
+divide by 2 %. The oracle is told the shares, but not who holds which: no estimate of one category from its own count
+alone does better.
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ OF_MANY_USERS = {
     "arithmetic": quantiles(lambda part: part),
     "Dirichlet 2": dirichlet(2.0),
     "Zipf 1 from the third": quantiles(lambda part: 1 / (part + 3 / len(part))),
+    "words": quantiles(lambda part: (part + 2.7 / len(part)) ** -1.1),
+    "file sizes": quantiles(lambda part: np.exp(1.5 * special.ndtri(part)) / np.sqrt(1 - part)),
     "3 : 1 in turn": quantiles(lambda part: np.where(np.arange(len(part)) % 2, 3.0, 1.0)),
 }
 POPULATIONS = {

@@ -28,6 +28,11 @@ from validation.runner import Table, geometric_mean, progress, run
 ROWS = "accuracy-cpu.json"
 SETTINGS = list(itertools.product((20, 200, 2000), (10_000, 1_000_000), (1.0, 4.0)))
 QUICK = SETTINGS[:2]
+RANGES = (
+    *((2, 7), (8, 15), (16, 20), (21, 50), (51, 100), (101, 999), (1000, 1000)),
+    *((1001, 9999), (10_000, 10_000), (10_001, 10**6)),
+)
+"""Numbers of categories that a row of the table takes together."""
 DIFFERENCES = np.geomspace(0.001, 1, 61)
 
 
@@ -88,7 +93,7 @@ def beside_bound(rows: list[dict[str, Any]]) -> Table:
 def beside_oracle(kept: dict[str, list[dict[str, Any]]]) -> Table:
     rows = [row for grid in kept.values() for row in grid]
     lines = []
-    for low, high in ((2, 9), (10, 20), (30, 100), (101, 1000), (1001, 10**6)):
+    for low, high in RANGES:
         here = [np.array(row["mean"], float)[:, 0] for row in rows if low <= row["K"] <= high]
         if not here:
             continue
@@ -99,14 +104,16 @@ def beside_oracle(kept: dict[str, list[dict[str, Any]]]) -> Table:
         cells = [
             f"{geometric_mean(each[:, target]):.2f}" for each in (closest, told, closest / told) for target in (0, 1)
         ]
-        lines.append([f"{low:,} – {high:,}" if high < 10**6 else f"{low:,} –", str(len(here)), *cells])
+        span = f"{low:,} –" if high == 10**6 else f"{low:,} – {high:,}" if high > low else f"{low:,}"
+        lines.append([span, str(len(here)), *cells])
     parts = [f"{name}, {against}" for name in ("Emp. Bayes", "oracle", "ratio") for against in ("users", "population")]
     return Table(
         "Squared error over the best of the three: geometric means by the number of categories",
         ["K", "settings", *parts],
         lines,
-        f"All settings of accuracy. A best below {accuracy.FLOOR:.0%} of the inversion's error counts as that, ratios "
-        f"below {accuracy.LEAST} as {accuracy.LEAST}. The last ratio is that of empirical Bayes to the oracle.",
+        f"All settings of accuracy. Where the best has less than {accuracy.FLOOR:.0%} of the inversion's error, we "
+        f"divide by {accuracy.FLOOR:.0%}; ratios below {accuracy.LEAST} count as {accuracy.LEAST}. The last ratio is "
+        "that of empirical Bayes to the oracle.",
     )
 
 

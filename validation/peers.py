@@ -75,7 +75,7 @@ def published(quick: bool) -> tuple[Table, list[dict[str, Any]]]:
     for name, size, population, epsilons, errors in PUBLISHED:
         for epsilon, wanted in list(zip(epsilons, errors, strict=True))[:: 4 if quick else 1]:
             mechanism = theirs(name, size, epsilon)
-            expected = mechanism.weights(math.expm1).total_variance(size) / size * USERS
+            expected = mechanism.rates_by(math.expm1).total_variance(size) / size * USERS
             turns = 10 if name == "subset-selection" else 100
             found = errors_of(mechanism, users_of(population, size, USERS), 4 if quick else turns)
             spread = found.std(ddof=1)

@@ -220,7 +220,7 @@ PANEL = "Several columns"
 
 
 @dataclasses.dataclass(frozen=True)
-class Apart:
+class SeparateColumnFlags:
     """The flags of several columns that are randomized apart."""
 
     apart: Annotated[

@@ -203,7 +203,7 @@ def randomize(
     randomizer: Randomizer,
     numbers: NumberRange,
     rounds: Rounds,
-    apart: randomization.Apart,
+    apart: randomization.SeparateColumnFlags,
     reading: Reading,
 ) -> None:
     """Randomize true values into a file of reports that carries its mechanism, ε, K and domain.
@@ -315,7 +315,7 @@ def show_made(made: randomization.Randomized, out: Path, json: bool) -> None:
     mechanism = mechanism_of(metadata, str(out))
     # The rates of a survey design may differ by category.
     of_numbers = mechanism.name in names_in("ORDERED")
-    rates = None if isinstance(mechanism, Design) or of_numbers else mechanism.weights(math.expm1)
+    rates = None if isinstance(mechanism, Design) or of_numbers else mechanism.rates_by(math.expm1)
     if json:
         show.record(
             {

@@ -98,7 +98,7 @@ def _check(mixture):
         )
 
 
-class Reports(NamedTuple):
+class NormalizedMixture(NamedTuple):
     """Mixture with settled dtypes and normalized weights.
 
     Attributes:
@@ -130,7 +130,9 @@ class Reports(NamedTuple):
         return jnp.where(jnp.isfinite(plain), accurate_sum(terms), plain)
 
 
-def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | None = None) -> tuple[Array, Reports]:
+def as_mixture(
+    mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | None = None
+) -> tuple[Array, NormalizedMixture]:
     """A distribution (None is the uniform one) and a mixture in their final dtypes; `ValueError` for an ε with it."""
     if epsilon is not None:
         message = f"a mixture has its own probabilities: leave epsilon out (got {epsilon})"
@@ -146,4 +148,4 @@ def as_mixture(mixture: Mixture, epsilon: ArrayLike | None, theta: ArrayLike | N
     total = accurate_sum(weights)
     usable = (jnp.min(weights) >= 0) & (total > 0) & jnp.isfinite(total)
     lift = jax.tree.map(jnp.asarray, mixture.lift)
-    return with_sharding_of((theta, Reports(weights / jnp.where(total > 0, total, 1), base, lift, usable)))
+    return with_sharding_of((theta, NormalizedMixture(weights / jnp.where(total > 0, total, 1), base, lift, usable)))

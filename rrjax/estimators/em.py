@@ -32,7 +32,7 @@ from rrjax.data.arguments import as_counts_and_epsilon
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import LinearMap, Scaling, matrix_of
-from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.data.mixture import Mixture, NormalizedMixture, as_mixture
 from rrjax.estimators.closed_form import mle_on_support, mle_star
 from rrjax.estimators.likelihood import (
     certificate,
@@ -225,7 +225,7 @@ def _check_tol(tol):
         raise ArgumentError(f"tol must be positive, got {tol}", argument="tol", value=tol)
 
 
-class _Problem(NamedTuple):
+class _EMProblem(NamedTuple):
     """The functions of a likelihood that the iterations need.
 
     A step and its certificate need the same products, so both are made from one view of θ. The gain sums the
@@ -238,11 +238,11 @@ class _Problem(NamedTuple):
     deflated: Callable[[Array, Any], Array]  # θ and its view → the step that leaves the noise out, up to its sum
     judge: Callable[[Array, Any], tuple[Array, Array]]  # θ and its view → the certified gap, and the rounding in it
     gain: Callable[[Array, Array], Array]  # (new, old) → the log-likelihood gained
-    reports: Reports
+    reports: NormalizedMixture
 
 
-def _problem(*given) -> _Problem:
-    return _of_reports(*given) if isinstance(given[1], Reports) else _of_counts(*given)
+def _problem(*given) -> _EMProblem:
+    return _of_reports(*given) if isinstance(given[1], NormalizedMixture) else _of_counts(*given)
 
 
 def _of_reports(theta, reports):
@@ -266,7 +266,7 @@ def _of_reports(theta, reports):
         return theta * (view[1] + view[0])
 
     start = jnp.where(reports.usable, theta, jnp.nan)
-    return _Problem(start, view, plain, deflated, judge, gain, reports)
+    return _EMProblem(start, view, plain, deflated, judge, gain, reports)
 
 
 def _slopes_and_floor(reports, probabilities):
@@ -275,11 +275,11 @@ def _slopes_and_floor(reports, probabilities):
     return reports.lift.transpose(ratio), accurate_sum(reports.base * ratio)
 
 
-def reports_of(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> Reports:
+def reports_of(counts: Shaped[Array, " K"], epsilon: Float[Array, ""]) -> NormalizedMixture:
     """Counts of k-ary randomized response as a mixture whose products take O(K); its a + Bθ is q + d·θ."""
     phi, usable = shares(counts, epsilon)
     e1, size = expm1_epsilon(epsilon), counts.shape[0]
-    return Reports(phi, 1 / (e1 + size), Scaling(e1 / (e1 + size), size), usable)
+    return NormalizedMixture(phi, 1 / (e1 + size), Scaling(e1 / (e1 + size), size), usable)
 
 
 def _of_counts(counts, epsilon):
@@ -299,7 +299,7 @@ def _of_counts(counts, epsilon):
     def judge(theta, _):
         return certificate(theta, counts, epsilon).gap, rounding_of_score(theta, counts, epsilon)
 
-    return _Problem(
+    return _EMProblem(
         uniform,
         ratios,
         plain,
@@ -458,7 +458,7 @@ def normalized(x: Float[Array, " K"]) -> Float[Array, " K"]:
     return x / accurate_sum(x)
 
 
-def newton(start: Float[Array, " K"], reports: Reports) -> tuple[tuple[Array, Array], Callable[[Any], Any]]:
+def newton(start: Float[Array, " K"], reports: NormalizedMixture) -> tuple[tuple[Array, Array], Callable[[Any], Any]]:
     """The start of Newton's method, θ and θ∘s `[K]` each, and the function that makes a step."""
     lift = numbers_of(reports.lift, start.dtype)
     level = accurate_sum(start * reports.slopes(start))
@@ -495,7 +495,7 @@ def _newton_direction(theta, slack, reports, lift):
     return towards
 
 
-def curvature_of(theta: Float[Array, " K"], reports: Reports, lift: Any) -> Float[Array, "*shape"]:
+def curvature_of(theta: Float[Array, " K"], reports: NormalizedMixture, lift: Any) -> Float[Array, "*shape"]:
     """Θ H Θ, `[K, K]`; if it is diagonal, its diagonal `[K]`."""
     root = jnp.sqrt(reports.shares) / reports.probabilities(theta)
     if isinstance(lift, Scaling):
@@ -518,7 +518,7 @@ def _solver(curvature, slack):
 
 
 @jax.jit
-def motion_of_maximum(theta: Float[Array, " K"], reports: Reports, tangent: Any) -> Float[Array, " K"]:
+def motion_of_maximum(theta: Float[Array, " K"], reports: NormalizedMixture, tangent: Any) -> Float[Array, " K"]:
     """The tangent of the maximum of a likelihood, given that of the reports."""
     slope, change = jax.jvp(lambda reports: reports.slopes(theta), (reports,), (tangent,))
     # Outside the support θ stays zero, for any slack.

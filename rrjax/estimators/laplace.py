@@ -37,7 +37,7 @@ from jaxtyping import Array, Float
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import matrix_of
-from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.data.mixture import Mixture, NormalizedMixture, as_mixture
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
@@ -150,7 +150,7 @@ def _bases(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @jax.jit
-def _smooth(start, reports: Reports, total) -> SmoothBayes:
+def _smooth(start, reports: NormalizedMixture, total) -> SmoothBayes:
     bases, rough, factors = (jnp.asarray(each) for each in _bases(start.shape[0]))
     dtype = start.dtype
 
@@ -245,7 +245,7 @@ def _curves(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @partial(jax.jit, static_argnums=3)
-def _joint(start, reports: Reports, total, sizes) -> JointBayes:
+def _joint(start, reports: NormalizedMixture, total, sizes) -> JointBayes:
     curves, numbers = (jnp.asarray(each, start.dtype) for each in _curves(sizes))
 
     def of_ratio(ratio):
@@ -255,7 +255,7 @@ def _joint(start, reports: Reports, total, sizes) -> JointBayes:
     return JointBayes(*_averaged(of_ratio, ratios, INTERACTIONS, start, reports, total))
 
 
-def _given(mixture, name, unit, advice) -> tuple[Float[Array, " K"], Reports, Float[Array, ""]]:
+def _given(mixture, name, unit, advice) -> tuple[Float[Array, " K"], NormalizedMixture, Float[Array, ""]]:
     """The uniform distribution `[K]`, the reports and their number, for a function without derivatives."""
     size = mixture.num_categories
     if size > MAX_CATEGORIES:
@@ -265,7 +265,7 @@ def _given(mixture, name, unit, advice) -> tuple[Float[Array, " K"], Reports, Fl
     return without_derivative((start, reports, total.astype(start.dtype)), f"{name} has no derivatives")
 
 
-def _averaged(of_prior, priors, amplitudes, start, reports: Reports, total):
+def _averaged(of_prior, priors, amplitudes, start, reports: NormalizedMixture, total):
     """θ `[K]` averaged over R priors and A amplitudes by their evidence, and the weights `[R, A]`; NaN if unusable.
 
     `of_prior` returns the curves of a prior `[K, D]`, and the function that makes of an amplitude their scales `[D]`.
@@ -297,7 +297,7 @@ def _most_probable(
     point: Float[Array, " D"],
     uniform: Float[Array, " K"],
     matrix: Float[Array, "U K"],
-    reports: Reports,
+    reports: NormalizedMixture,
     total: Float[Array, ""],
 ) -> tuple[Float[Array, " D"], Float[Array, " K"], Float[Array, ""]]:
     """The most probable coefficients, from a first `point`; their θ, and the evidence against the uniform θ."""

@@ -25,7 +25,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from rrjax.data.arguments import as_counts, as_distribution, as_scalar, count_summary
-from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.data.mixture import Mixture, NormalizedMixture, as_mixture
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import by_platform, with_sharding_of
@@ -373,7 +373,7 @@ def _score_of(theta, reports):
 
 
 @program
-def certificate_of(theta: Float[Array, " K"], reports: Reports) -> Certificate:
+def certificate_of(theta: Float[Array, " K"], reports: NormalizedMixture) -> Certificate:
     """The certificate for a mixture."""
     return certificate_of_slopes(theta, reports.slopes(theta))
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from rrjax.data.errors import ArgumentError
 from rrjax.data.linear_maps import Scaling
-from rrjax.data.mixture import Mixture, Reports, as_mixture
+from rrjax.data.mixture import Mixture, NormalizedMixture, as_mixture
 from rrjax.data.tally import SupportData
 from rrjax.estimators.em import curvature_of, numbers_of
 from rrjax.numerics.products import matmul
@@ -29,7 +29,7 @@ MAX_CATEGORIES = 512
 """The largest K for the information of whole reports, K×K numbers in O(U·K²) for U different reports."""
 
 
-def check_whole(data: SupportData, mixture: Mixture) -> Reports:
+def check_whole(data: SupportData, mixture: Mixture) -> NormalizedMixture:
     """The whole reports of a tally, in their final dtypes; `ValueError` if they cannot be those of the tally."""
     size = data.support.shape[0]
     if mixture.num_categories != size:
@@ -55,7 +55,7 @@ def check_whole(data: SupportData, mixture: Mixture) -> Reports:
 
 
 @jax.jit
-def equivalent(data: SupportData, theta: Float[Array, " K"], reports: Reports) -> SupportData:
+def equivalent(data: SupportData, theta: Float[Array, " K"], reports: NormalizedMixture) -> SupportData:
     """The evidence of whole reports on each category, as support counts of more users, by one step from `theta`.
 
     `theta` is positive, and near the truth: an estimate from the support counts. Where reports are too few for their
@@ -85,7 +85,7 @@ def errors_of_whole_reports(theta: Float[Array, " K"], mixture: Mixture) -> Floa
     return jnp.sqrt(_step(theta, as_mixture(mixture, None)[1])[1] / number)
 
 
-def _step(theta: Float[Array, " K"], reports: Reports) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+def _step(theta: Float[Array, " K"], reports: NormalizedMixture) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """One step of Newton's method from θ, and N times its variances.
 
     In relative changes, as in `em`: their system keeps its scale where shares are tiny. Zeros stay.

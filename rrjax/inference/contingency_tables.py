@@ -44,7 +44,7 @@ from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import refuse_spread, with_sharding_of
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 from rrjax.simulate.sampling import Stream
-from rrjax.simulate.sampling.fixed_sum import multinomial
+from rrjax.simulate.sampling.multinomials import multinomial
 
 MOST_ROWS = 1024
 """Largest number of rows of a table that can be shuffled."""

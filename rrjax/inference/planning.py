@@ -333,7 +333,7 @@ def compare_mechanisms(
             mechanism = kind(num_categories, epsilon)
         except ArgumentError:  # more categories than it can decode
             continue
-        variance = mechanism.weights(math.expm1).total_variance(num_categories) + drawn
+        variance = mechanism.rates_by(math.expm1).total_variance(num_categories) + drawn
         error = math.sqrt(variance / num_users / num_categories)
         name, operations = kind.name.replace("-", " "), float(mechanism.server_operations(num_users))
         rows.append(MechanismErrors(name, error, mechanism.bits, mechanism.note, operations))
@@ -420,5 +420,5 @@ def compare_splits(num_categories: Sequence[int], num_users: int, epsilon: float
 
 def _variance(size: int, epsilon: float) -> float:
     """The variance of the unbiased estimate of a share of 1/K from the report of one user, who is drawn at random."""
-    rates = RandomizedResponse(size, epsilon).weights(math.expm1)
+    rates = RandomizedResponse(size, epsilon).rates_by(math.expm1)
     return float(rates.variance(1 / size)) + (1 - 1 / size) / size

@@ -259,7 +259,7 @@ class _Maximum(NamedTuple):
     values: Float[Array, " S"]
 
 
-class _Fit(NamedTuple):
+class _TwoSampleFit(NamedTuple):
     """The maximum and what follows from it: the gradient of the share, the covariance of the point, the limits.
 
     `inverse` is that of the matrix of the probabilities of yes and the sum.
@@ -331,11 +331,11 @@ def _fitted(counts, yes, level, region: Region):
     _, highest = bisected(lambda x: ~below(x), share, all_, STEPS)
     lower, upper = jnp.where(below(none), lowest, 0), jnp.where(below(all_), highest, 1)
     spread = jnp.where(best.inside, spread, jnp.nan)
-    return _Fit(best, share, slope, spread, lower, upper, swapped.p_value, inverse, usable)
+    return _TwoSampleFit(best, share, slope, spread, lower, upper, swapped.p_value, inverse, usable)
 
 
 @partial(jax.jit, static_argnums=3)
-def _result(counts, yes, fit: _Fit, same_people):
+def _result(counts, yes, fit: _TwoSampleFit, same_people):
     kinds, number = fit.best.point, jnp.sum(counts, axis=1)
     spread = fit.covariance
     if same_people:

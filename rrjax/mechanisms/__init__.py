@@ -102,7 +102,7 @@ __all__ = [
     "Warner",
 ]
 
-_FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
+_FILES = {entry.class_name: entry.file for entry in TABLE.values()} | {
     "ByRespondent": "surveys.by_respondent",
     "Channel": "channel",
     "Compliance": "surveys.two_samples",
@@ -122,7 +122,7 @@ _FILES = {entry.kind: entry.file for entry in TABLE.values()} | {
 
 def __getattr__(name: str) -> Any:
     if name in PARTS:
-        value = {key: __getattr__(TABLE[key].kind) for key in names_in(name)}
+        value = {key: __getattr__(TABLE[key].class_name) for key in names_in(name)}
     elif name in _FILES:
         value = getattr(import_module(f"rrjax.mechanisms.{_FILES[name]}"), name)
     else:

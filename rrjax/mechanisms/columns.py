@@ -162,7 +162,7 @@ class HadamardResponse(ColumnResponse):
 
     name: ClassVar[str] = "hadamard-response"
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         # Half of the columns support a category, and half of these support another given category.
         return Rates.of_design(expm1(self.epsilon), 2, 0.5)
 
@@ -233,7 +233,7 @@ class ProjectiveGeometry(ColumnResponse):
         order = field_order_of(self.field_order, self.num_categories, known_epsilon(self.epsilon))
         object.__setattr__(self, "field_order", order)
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         e1 = expm1(self.epsilon)
         if self.field_order is not None:
             return Rates.of_design(e1, *design_of(self.num_categories, self.field_order))

@@ -74,7 +74,7 @@ class LocalHashing(PureMechanism):
     def _number(self) -> int:
         return settled(self.num_buckets, "num_buckets")
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         e1 = expm1(self.epsilon)
         number = self.num_buckets
         if number is None:

@@ -149,14 +149,14 @@ class SupportMechanism(Mechanism):
     """A mechanism whose reports support categories: it has tallies, and so all estimators and tests of categories."""
 
     @abc.abstractmethod
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         """The rates, computed with the given expm1; `math.expm1` makes plain numbers."""
 
     @property
     def rates(self) -> Rates:
         """The rates p and q of support, as JAX scalars; NaN for a traced ε that is not positive."""
         dtype = float_dtype()
-        return self.weights(lambda x: _expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
+        return self.rates_by(lambda x: _expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
@@ -210,7 +210,7 @@ class OfEpsilon(Mechanism):
 class PureMechanism(OfEpsilon, SupportMechanism):
     """A pure mechanism of local differential privacy: a frozen dataclass of K and ε that is a pytree, K static.
 
-    A new mechanism is a subclass with `weights`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
+    A new mechanism is a subclass with `rates_by`, `bits`, `randomize`, `supports`, `is_report` and `log_probability`,
     registered with JAX, and an entry in `rrjax/mechanisms/table.py`. The methods here take O(N·K). A mechanism with a
     faster count, or with a known law of its collections, overrides them.
     """

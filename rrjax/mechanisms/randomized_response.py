@@ -67,7 +67,7 @@ class RandomizedResponse(PureMechanism):
     names_one: ClassVar[bool] = True
     same_size: ClassVar[bool] = True
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         return Rates(1, self.num_categories - 1, expm1(self.epsilon))
 
     @property

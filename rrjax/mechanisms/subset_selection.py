@@ -70,7 +70,7 @@ class SubsetSelection(PureMechanism):
         size = subset_size_of(self.subset_size, self.num_categories, known_epsilon(self.epsilon))
         object.__setattr__(self, "subset_size", size)
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         e1 = expm1(self.epsilon)
         return subset_rates(self.num_categories, self._size(e1), e1)
 

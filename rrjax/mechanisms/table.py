@@ -14,7 +14,7 @@ class Entry(NamedTuple):
 
     Attributes:
         file: The name of its file in `rrjax/mechanisms`.
-        kind: The name of its class there.
+        class_name: The name of its class there.
         coding: The form of its reports in files; None for a mechanism without a file format.
         abbreviations: Its names in papers, accepted in place of its name.
         parameters: Of a survey design, what it is made from in place of K and ε; None for a mechanism of K and ε.
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     """
 
     file: str
-    kind: str
+    class_name: str
     coding: Coding | None = None
     abbreviations: tuple[str, ...] = ()
     parameters: tuple[str, ...] | None = None

@@ -29,7 +29,7 @@ from rrjax.simulate.sampling import Stream, binomial
 
 @dataclasses.dataclass(frozen=True)
 class UnaryEncoding(PureMechanism):
-    """A mechanism whose reports are K independent bits, set with the probabilities of its `weights`."""
+    """A mechanism whose reports are K independent bits, set with the probabilities of its `rates_by`."""
 
     independent: ClassVar[bool] = True
 
@@ -102,7 +102,7 @@ class SymmetricUnaryEncoding(UnaryEncoding):
 
     name: ClassVar[str] = "symmetric-unary-encoding"
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         return Rates(1, 1, expm1(self.epsilon / 2))  # pyright: ignore[reportOperatorIssue]
 
     @property
@@ -135,7 +135,7 @@ class OptimizedUnaryEncoding(UnaryEncoding):
 
     name: ClassVar[str] = "optimized-unary-encoding"
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         e1 = expm1(self.epsilon)
         return Rates(2, e1 + 2, e1)
 

@@ -36,7 +36,7 @@ _LARGEST_COEFFICIENT = 30.0
 
 
 @pytree("num_clusters", "covariance", "intercept", "reduce_bias")
-class _Problem:
+class _CheckedRegression:
     """A regression to be fitted: checked data, and the results to compute besides the coefficients."""
 
     data: Data
@@ -226,7 +226,7 @@ def fit_in_batches(
     return _described(problem, solution, jnp.asarray(0.01, weights.dtype))
 
 
-def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias=False) -> _Problem:
+def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias=False) -> _CheckedRegression:
     """The arguments of `fit`, checked; `observed` are those of `as_data`, in its order."""
     if covariance not in (None, *get_args(Covariance)):
         raise ArgumentError(
@@ -258,7 +258,7 @@ def _checked(observed: tuple[Any, ...], clusters, covariance, ridge, reduce_bias
         clusters, num_clusters = as_clusters(clusters, data.weights.shape[0], known)
     if covariance == "sandwich":
         check_enough(data.shape[0] * data.shape[1], num_clusters, known)
-    return _Problem(data, units, ridge, clusters, num_clusters, covariance, observed[-1], reduce_bias)
+    return _CheckedRegression(data, units, ridge, clusters, num_clusters, covariance, observed[-1], reduce_bias)
 
 
 def check_enough(size: int, num_clusters: int | None, weights: np.ndarray | None) -> None:
@@ -287,7 +287,7 @@ def check_enough(size: int, num_clusters: int | None, weights: np.ndarray | None
             )
 
 
-def _described(problem: _Problem, solution: Solution, tol: Float[Array, ""]) -> Regression:
+def _described(problem: _CheckedRegression, solution: Solution, tol: Float[Array, ""]) -> Regression:
     """The regression at the solution of a solver; refuses coefficients that are not determined."""
     result, errors = _evaluated(problem, solution, tol)
     if errors is not None and not isinstance(errors, Tracer):
@@ -296,7 +296,7 @@ def _described(problem: _Problem, solution: Solution, tol: Float[Array, ""]) -> 
 
 
 @jax.jit
-def _evaluated(problem: _Problem, solution: Solution, tol):
+def _evaluated(problem: _CheckedRegression, solution: Solution, tol):
     """The regression, and the standard errors of the standardized coefficients."""
     data, ridge = problem.data, problem.ridge
     coefficients, gap, num_iters = solution

@@ -325,23 +325,23 @@ class Overlap(NamedTuple):
 
 
 def _randomized_response(mechanism: SupportMechanism) -> Overlap:
-    q = mechanism.weights(math.expm1).q
+    q = mechanism.rates_by(math.expm1).q
     return Overlap(q, 0.0, (mechanism.num_categories - 2) * q, q)
 
 
 def _unary_encoding(mechanism: SupportMechanism) -> Overlap:
-    rates = mechanism.weights(math.expm1)
+    rates = mechanism.rates_by(math.expm1)
     return Overlap(rates.q * rates.not_p, rates.p * rates.q, rates.not_p * rates.not_q, rates.q * rates.not_q)
 
 
 def _hadamard_response(mechanism: SupportMechanism) -> Overlap:
     # Categories 0, 1 and 2 are the columns' bits 1, 2 and 1 + 2: no column supports one of them and not the other two.
-    rates = mechanism.weights(math.expm1)
+    rates = mechanism.rates_by(math.expm1)
     return Overlap(rates.not_p / 2, rates.p / 2, rates.not_p / 2, rates.not_p / 2)
 
 
 def _subset_selection(mechanism: SupportMechanism) -> Overlap:
-    rates, others = mechanism.weights(math.expm1), mechanism.num_categories - 1
+    rates, others = mechanism.rates_by(math.expm1), mechanism.num_categories - 1
     size = round(rates.p + others * rates.q)  # members of any report
     # For a user with a third value: reports that support it, and reports that do not.
     with_it, without_it = rates.p * (size - 1) * (others + 1 - size), rates.not_p * size * (others - size)
@@ -352,13 +352,13 @@ def _subset_selection(mechanism: SupportMechanism) -> Overlap:
 
 def _projective_geometry(mechanism: SupportMechanism) -> Overlap:
     # Points 0, 1 and 2 are on one line: a plane contains at most one of them, or all three.
-    rates, one = mechanism.weights(math.expm1), _one_of_design(mechanism)
+    rates, one = mechanism.rates_by(math.expm1), _one_of_design(mechanism)
     return Overlap(one, max(rates.q - one, 0.0), max(rates.not_p - one, 0.0), one)
 
 
 def _one_of_design(mechanism: SupportMechanism) -> float:
     """`one` of any block design, with p − q = (e^ε − 1)·one and q = one + both."""
-    return mechanism.weights(math.expm1).d / math.expm1(mechanism.epsilon)  # pyright: ignore[reportArgumentType]
+    return mechanism.rates_by(math.expm1).d / math.expm1(mechanism.epsilon)  # pyright: ignore[reportArgumentType]
 
 
 OVERLAPS: dict[str, Callable[[SupportMechanism], Overlap]] = {
@@ -408,7 +408,7 @@ def lower_pairs(epsilon: float, mechanism: SupportMechanism | None) -> list[Pair
                 f"{type(mechanism).__name__} it is not known what it leaks",
                 argument="mechanism",
             )
-        rates = mechanism.weights(math.expm1)
+        rates = mechanism.rates_by(math.expm1)
         either = (rates.q, rates.not_q)
         return [Pair(rates.d, either, either, (), 0.0)]
     one, other = overlap.one, overlap.one * (e1 + 1)

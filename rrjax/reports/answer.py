@@ -18,6 +18,7 @@ from rrjax.reports import form
 if TYPE_CHECKING:
     from os import PathLike
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -170,8 +171,8 @@ class Answer:
         """The rows that people see, as objects, by the name of their table."""
         return {}
 
-    def figure(self) -> Figure:
-        """A figure of the answer.
+    def figure(self, ax: Axes | None = None) -> Figure:
+        """A figure of the answer, on `ax` if it is given.
 
         Raises:
             ArgumentError, UsageError: There is none.

@@ -41,7 +41,7 @@ class Functional:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class LevelCounts:
     """The users of one level of the public column, or all users: their counts or tally."""
 
     level: str
@@ -99,7 +99,7 @@ class FunctionalEstimate:
 def estimates_of(
     reports: Reports,
     functional: Functional,
-    parts: list[Part],
+    parts: list[LevelCounts],
     level: float,
     *,
     normal: bool = False,
@@ -129,7 +129,7 @@ def estimates_of(
     if len(levels) == 2:
         first, second = levels
         each = inference.difference(first.data, second.data, epsilon, **how)
-        both = Part(f"{first.level} less {second.level}", first.num_reports + second.num_reports, None)
+        both = LevelCounts(f"{first.level} less {second.level}", first.num_reports + second.num_reports, None)
         rows.append(row(both, each, "difference"))
     if shares is not None:
         strata = [part.data for part in levels]
@@ -171,16 +171,16 @@ def check_public(reports: Any, columns: Mapping[str, Any]) -> None:
             )
 
 
-def parts_of(reports: Reports, by: str | None) -> tuple[list[Part], int]:
+def parts_of(reports: Reports, by: str | None) -> tuple[list[LevelCounts], int]:
     """Returns all users, then those of each level; and the number of rows without a level."""
     if by is None:
-        return [Part(ALL, reports.num_reports, reports.support_arguments[0])], 0
+        return [LevelCounts(ALL, reports.num_reports, reports.support_arguments[0])], 0
     check_public(reports, {"by": by})
     values, public = reports.reports(option("by")), read_levels(reports.files, by)
     reports.files.check_unchanged()
     answered = answered_in(values)
     levels = rows_of_levels(public, answered & ~public.missing)
-    parts = [Part(name, len(rows), _counted(reports, values[rows])) for name, rows in levels if len(rows)]
+    parts = [LevelCounts(name, len(rows), _counted(reports, values[rows])) for name, rows in levels if len(rows)]
     if not parts:
         raise io.DataError.at(reports.files.files()[0], "no row has a level and a report", column=by)
     return parts, int((answered & public.missing).sum())

@@ -264,10 +264,10 @@ def pooled_estimate(mixture: Mixture, shares: np.ndarray, variance: float, num_u
     low, high = SMALLEST_EPSILON, LARGEST_EPSILON
     for _ in range(60):
         middle = math.sqrt(low * high)
-        noisy = rrjax.RandomizedResponse(size, middle).weights(math.expm1).variance(1 / size) > variance
+        noisy = rrjax.RandomizedResponse(size, middle).rates_by(math.expm1).variance(1 / size) > variance
         low, high = (middle, high) if noisy else (low, middle)
     mechanism = rrjax.RandomizedResponse(size, high)
-    rates = mechanism.weights(math.expm1)
+    rates = mechanism.rates_by(math.expm1)
     support = np.rint(np.clip(rates.q + rates.d * shares, 0, 1) * num_users).astype(np.int32)
     tally = Tally(support, np.int32(num_users), rates=mechanism.rates)
     theta = rrjax.empirical_bayes(tally, mixture=mixture).theta

@@ -315,7 +315,7 @@ class Reports(ColumnQuestions):
     @property
     def rates(self) -> Rates:
         """The rates of the mechanism, as Python numbers: JAX would compile a program for every operation on them."""
-        return self.mechanism.weights(math.expm1)
+        return self.mechanism.rates_by(math.expm1)
 
     @property
     def standard_error(self) -> float:

@@ -33,7 +33,7 @@ _NAME = re.compile(r"(k\d+(?:-m[0-9a-f]{16})?)-(\d+)-(\d+)\.npz")
 _ADVICE = "choose another folder, or delete this one"
 
 
-class Part(NamedTuple):
+class BatchResult(NamedTuple):
     """The results of a batch of tiles."""
 
     start: int
@@ -115,7 +115,7 @@ class Checkpoint:
             except OSError:
                 continue
 
-    def save(self, group: str, part: Part) -> None:
+    def save(self, group: str, part: BatchResult) -> None:
         """Saves a batch of a group."""
         file = self.folder / f"{group}-{part.start}-{part.stop}.npz"
 
@@ -138,7 +138,7 @@ class Checkpoint:
             _write(self.folder / _RUNS, lambda path: path.write_text(json.dumps({"seconds": seconds})))
         return Timing(round(sum(seconds), 3), len(seconds))
 
-    def load(self, group: str, shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]) -> dict[int, Part]:
+    def load(self, group: str, shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]) -> dict[int, BatchResult]:
         """The saved batches of a group, by their first tile. A damaged one is renamed, with a warning.
 
         `shapes(start, stop)` are those of the three arrays of a part.
@@ -152,7 +152,7 @@ class Checkpoint:
             try:
                 with io.BytesIO(_content(file)) as stream, np.load(stream) as arrays:
                     study = str(arrays["study"])
-                    part = Part(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
+                    part = BatchResult(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
                     batch = str(arrays["batch"]) if "batch" in arrays else file.stem  # of an earlier version
                 found = part.measures, part.squares, part.pending
                 if tuple(array.shape for array in found) != shapes(start, stop):

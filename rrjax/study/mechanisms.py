@@ -90,7 +90,7 @@ class SeveralRounds:
 
 
 @dataclasses.dataclass(frozen=True)
-class Apart:
+class CollectedProduct:
     """A `Product` whose users are the histogram of the cells."""
 
     mechanism: Product
@@ -144,7 +144,7 @@ class ByShares:
         return JointCounts(jnp.stack(answers), self.mechanism)
 
 
-Collecting: TypeAlias = SupportMechanism | SeveralRounds | Apart | ByShares
+Collecting: TypeAlias = SupportMechanism | SeveralRounds | CollectedProduct | ByShares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,12 +212,14 @@ class RoundsOfProtocol(FromParameters):
 class ColumnsApart(FromParameters):
     """Columns of randomized response: numbers of categories, and weights of the columns in the ε of all together."""
 
-    def __call__(self, num_categories: int, epsilon: Any) -> Apart:
+    def __call__(self, num_categories: int, epsilon: Any) -> CollectedProduct:
         """The columns; the number of cells is their own."""
         del num_categories
         columns, split = self.parameters["columns"], self.parameters["split"]
         total, parts = math.fsum(split), zip(columns, split, strict=True)
-        return Apart(Product(tuple(RandomizedResponse(size, epsilon * (weight / total)) for size, weight in parts)))
+        return CollectedProduct(
+            Product(tuple(RandomizedResponse(size, epsilon * (weight / total)) for size, weight in parts))
+        )
 
     def size(self, num_categories: int) -> tuple[int, str]:
         """The number of cells."""
@@ -382,7 +384,7 @@ def _with_parameters(mechanisms: Mapping[str, Any]) -> dict[str, FromParameters]
 
 def of_seeds(collected: Any, mechanism: Any) -> tuple[Any, Any]:
     """Collections of many seeds with what all of them share, and the axes of seeds in them."""
-    if isinstance(mechanism, Apart | ByShares):
+    if isinstance(mechanism, CollectedProduct | ByShares):
         return JointCounts(collected.counts, mechanism.mechanism), JointCounts(0, None)  # pyright: ignore[reportArgumentType]
     return Tally(collected.support, collected.num_users, rates=mechanism.rates), Tally(0, 0, rates=None)
 

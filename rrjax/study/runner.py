@@ -25,8 +25,8 @@ from rrjax.numerics import programs
 from rrjax.study import tile
 from rrjax.study.arguments import Progress, RunOptions, refusal
 from rrjax.study.checkpoint import (
+    BatchResult,
     Checkpoint,
-    Part,
     Timing,
     check_agreement,
     from_all_processes,
@@ -205,7 +205,7 @@ class _Group:
         self.platform = mesh.devices.flat[0].platform
         self.tile = tile_of(self.study, num_categories, self.platform, mechanism)
         self.shape = self.tile.shape
-        self.parts: list[Part] = []
+        self.parts: list[BatchResult] = []
         self.name = name_of_group(num_categories, mechanism)
         found = on_first(lambda: {} if checkpoint is None else checkpoint.load(self.name, self._shapes))
         self.known = shared(found or {})
@@ -363,7 +363,7 @@ class _Group:
             label,
         )
 
-    def _part(self, start: int, stop: int, outputs: Outputs) -> Part:
+    def _part(self, start: int, stop: int, outputs: Outputs) -> BatchResult:
         """Sums errors in the order of the tiles, and squares the sums of finished configurations."""
         errors = outputs.errors.astype(np.float64)
         pending = self.parts[-1].pending if self.parts else np.zeros((0, *errors.shape[2:]))
@@ -374,7 +374,7 @@ class _Group:
                 squares.append(np.sum(np.square(pending), axis=-1))
         if stop % self.shape.parts == 0:
             pending = np.zeros((0, *errors.shape[2:]))
-        return Part(start, stop, outputs.measures, np.reshape(squares, (-1, *errors.shape[1:3])), pending)
+        return BatchResult(start, stop, outputs.measures, np.reshape(squares, (-1, *errors.shape[1:3])), pending)
 
     def result(self) -> Result:
         """The result of the finished group."""

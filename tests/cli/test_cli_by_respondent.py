@@ -114,7 +114,7 @@ def test_the_difference_of_two_collections(survey):
     one, other = rrjax.Reports.of_counts([520, 290, 190], 2.0), rrjax.Reports.of_counts([0, 1, 999], Direct(3))
     answer = difference_of(one, other, names=["now", "then"], level=0.9)
     columns = answer.columns
-    law = one.mechanism.weights(np.expm1)
+    law = one.mechanism.rates_by(np.expm1)
     seen = np.array([520, 290, 190]) / 1000
     np.testing.assert_allclose(columns["first"], (seen - law.q) / law.d, atol=1e-6)
     error = np.sqrt(seen * (1 - seen) / 1000) / law.d

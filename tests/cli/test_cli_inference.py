@@ -95,7 +95,7 @@ def test_the_least_p_values_that_tests_of_fit_can_have(epsilon, number):
     from types import SimpleNamespace
 
     mechanism = rrjax.RandomizedResponse(3, epsilon)
-    collection = SimpleNamespace(rates=mechanism.weights(math.expm1), num_categories=3, num_reports=number)
+    collection = SimpleNamespace(rates=mechanism.rates_by(math.expm1), num_categories=3, num_reports=number)
     outcomes = [(a, b, number - a - b) for a in range(number + 1) for b in range(number + 1 - a)]
     q = 1 / (math.expm1(epsilon) + 3)
     d = 1 - 3 * q

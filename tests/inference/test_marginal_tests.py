@@ -218,7 +218,7 @@ def test_thinned_supports_have_one_law(place):
         return thinned(thinning, [drawn(pair[0], one, theta, number), drawn(pair[1], other, theta, number)], False)
 
     found = np.asarray(supports(jax.random.split(KEY, 20_000)).support)[:, place]
-    rates = [each.weights(math.expm1) for each in pair]
+    rates = [each.rates_by(math.expm1) for each in pair]
     always, never = (
         np.max([np.broadcast_to(x, 3) for x in each], axis=0)
         for each in ([each.always / each.truth for each in rates], [each.never / each.truth for each in rates])

@@ -61,7 +61,7 @@ def test_rates_and_epsilon_are_those_of_the_channel(kind, size, epsilon):
     ratio = (law.max(0) / law.min(0)).max()
     assert math.log(ratio) == pytest.approx(epsilon, rel=1e-12)
     np.testing.assert_array_equal(mechanism.supports(reports), there)
-    plain = mechanism.weights(math.expm1)
+    plain = mechanism.rates_by(math.expm1)
     assert (plain.p, plain.q) == pytest.approx((supported[0, 0], supported[0, 1]), rel=1e-14)
 
 
@@ -94,7 +94,7 @@ def test_errors_over_the_bound_are_those_of_the_table():
     }
     assert set(table) <= set(MECHANISMS)
     for name, wanted in table.items():
-        found = MECHANISMS[name](1000, 3.0).weights(math.expm1).total_variance(1000) / unit
+        found = MECHANISMS[name](1000, 3.0).rates_by(math.expm1).total_variance(1000) / unit
         digits = len(str(wanted).split(".")[1])
         assert found == pytest.approx(wanted, abs=0.6 * 10**-digits), name
 
@@ -103,7 +103,7 @@ def test_errors_over_the_bound_are_those_of_the_table():
 @every
 def test_rates_stay_finite_and_know_a_traced_epsilon(kind):
     for epsilon in (1e-6, 1.0, 30.0, 800.0):
-        rates = kind(50, epsilon).weights(lambda x: math.expm1(min(x, 300)))
+        rates = kind(50, epsilon).rates_by(lambda x: math.expm1(min(x, 300)))
         assert 0 < rates.d <= 1
         assert rates.q >= 0
         assert math.isfinite(rates.total_variance(50))

@@ -34,7 +34,7 @@ def test_probabilities_and_the_epsilon_that_they_deliver(kind, epsilon):
     # Values differ in two bits: e^ε is the odds ratio of one, p(1 − q)/(q(1 − p)).
     delivered = np.log1p(np.float64(rates.truth) * np.float64(rates.total) / (float(rates.always) * float(rates.never)))
     assert delivered == pytest.approx(float(FLOAT.type(epsilon)), rel=1e-12 if X64 else 8 * ULP)
-    plain = mechanism.weights(math.expm1)
+    plain = mechanism.rates_by(math.expm1)
     assert plain.p == pytest.approx(p, rel=1e-15)
     assert mechanism.bits == 7
 

@@ -12,7 +12,7 @@ from rrjax import RandomizedResponse, inference, models, surveys
 from rrjax.data.linear_maps import Scaling
 from rrjax.mechanisms import Channel, SquareWave, SubsetSelection
 from rrjax.numerics.sharding import by_platform, one_by_one, repeat, take_at, with_sharding_of
-from rrjax.simulate.sampling.fixed_sum import FEW_CATEGORIES
+from rrjax.simulate.sampling.multinomials import FEW_CATEGORIES
 
 # Each way starts a process that traces every public function for four devices, and compiles some: half a minute.
 pytestmark = pytest.mark.once

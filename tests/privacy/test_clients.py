@@ -402,7 +402,7 @@ def test_many_categories_are_supported_as_often_as_they_should_be(name, seeded):
     client = secure.client(name, size, epsilon)
     values = np.random.default_rng(1).integers(0, size, users)
     reports = client.randomize(values)
-    rates = MECHANISMS[name](size, epsilon).weights(math.expm1)
+    rates = MECHANISMS[name](size, epsilon).rates_by(math.expm1)
     own = sum(int(client.supports(reports[i : i + 1], int(values[i]))[0]) for i in range(users))
     other = sum(int(client.supports(reports[i : i + 1], int(values[i - 1]))[0]) for i in range(users))
     for seen, chance in ((own, rates.p), (other, rates.q)):

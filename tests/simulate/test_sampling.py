@@ -24,7 +24,7 @@ from laws import (
 from rrjax.numerics.special import deviance, stirling_error, stirling_error_of_whole
 from rrjax.numerics.threefry import scaled_word, threefry
 from rrjax.simulate.sampling import Stream, binomial, multinomial, poisson
-from rrjax.simulate.sampling.fixed_sum import (
+from rrjax.simulate.sampling.multinomials import (
     FEW_CATEGORIES,
     edges,
     find_cells,

@@ -16,7 +16,7 @@ from refusals import refused
 
 import rrjax
 from rrjax.study import Study, StudyError
-from rrjax.study.checkpoint import Checkpoint, Part
+from rrjax.study.checkpoint import BatchResult, Checkpoint
 
 xr = pytest.importorskip("xarray")
 
@@ -482,7 +482,7 @@ def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
 @pytest.mark.once
 def test_batches_of_what_are_no_numbers_are_set_aside(tmp_path):
     checkpoint = Checkpoint(tmp_path, {"estimators": {"inv": ""}, "metrics": {"mse": ""}})
-    part = Part(0, 1, np.zeros((1, 2)), np.zeros(0), np.zeros(0))
+    part = BatchResult(0, 1, np.zeros((1, 2)), np.zeros(0), np.zeros(0))
 
     def load():
         return checkpoint.load("k4", lambda start, stop: ((1, 2), (0,), (0,)))

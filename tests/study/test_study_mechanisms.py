@@ -273,7 +273,7 @@ class Half(rrjax.mechanisms.RandomizedResponse):
     name: ClassVar[str] = "half"
     share: ClassVar[float] = 0.5
 
-    def weights(self, expm1):
+    def rates_by(self, expm1):
         return Rates(1, self.num_categories - 1, expm1(self.epsilon * self.share))
 
     def collect(self, key, true_counts):
@@ -301,7 +301,7 @@ def test_the_inversion_has_the_error_of_the_rates():
         if label not in result.mechanism:
             continue
         for epsilon in (1.0, 2.0):
-            expected = float(design(K, epsilon).weights(math.expm1).total_variance(K)) / N
+            expected = float(design(K, epsilon).rates_by(math.expm1).total_variance(K)) / N
             here = result.sel(mechanism=label, epsilon=epsilon).squeeze()
             assert abs(float(here.mse) - expected) < 4 * float(here.mse_se), label
 
@@ -317,7 +317,7 @@ def test_other_truths_have_their_error_too(truth):
     result = study([UNARY, SUBSETS], zipf=None, num_seeds=300, metrics=["mse", "bias2", "variance"], **place).run()
     for label in (UNARY, SUBSETS):
         for epsilon in (1.0, 2.0):
-            expected = float(MECHANISMS[label](K, epsilon).weights(math.expm1).total_variance(K)) / N
+            expected = float(MECHANISMS[label](K, epsilon).rates_by(math.expm1).total_variance(K)) / N
             if truth == "distribution":
                 expected += np.sum(users / N * (1 - users / N)) / N
             here = result.sel(mechanism=label, epsilon=epsilon).squeeze()

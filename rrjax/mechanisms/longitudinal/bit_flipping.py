@@ -45,7 +45,7 @@ class BitFlipping(PureMechanism):
     name: ClassVar[str] = "bit-flipping"
     num_bits: int = dataclasses.field(kw_only=True)
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         e1, share = expm1(self.epsilon / 2), self.num_bits / self.num_categories  # pyright: ignore[reportOperatorIssue]
         return Rates(share, 1 + (e1 + 1) * (1 - share), share * e1)
 

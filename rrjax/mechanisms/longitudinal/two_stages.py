@@ -476,7 +476,7 @@ class ChainedUnaryEncoding(UnaryEncoding):
     name: ClassVar[str] = "chained-unary-encoding"
     rates_of_bits: Rates = dataclasses.field(kw_only=True)
 
-    def weights(self, expm1: Any) -> Rates:
+    def rates_by(self, expm1: Any) -> Rates:
         return self.rates_of_bits
 
 

@@ -123,7 +123,7 @@ class Design(SupportMechanism):
             delivered = law.library.log1p(abs(law.truth) / law.library.min(law.least))
         return jnp.asarray(delivered).astype(float_dtype())
 
-    def weights(self, expm1: Callable[[Any], Any]) -> Rates:
+    def rates_by(self, expm1: Callable[[Any], Any]) -> Rates:
         """The rates by category, `[K]`: a report supports the one that it names or, if d < 0, all others."""
         law = self.affine
         q = law.library.where(law.truth < 0, 1 - law.always, law.always)

@@ -5,7 +5,7 @@ not exact enough: in float32 `jax.random.binomial` has a standard deviation off 
 `jax.random.multinomial` misses its total and scans the categories one by one.
 """
 
-from rrjax.simulate.sampling.fixed_sum import hypergeometric, multinomial, table
+from rrjax.simulate.sampling.multinomials import hypergeometric, multinomial, table
 from rrjax.simulate.sampling.streams import Stream, binomial, poisson
 
 __all__ = ["Stream", "binomial", "hypergeometric", "multinomial", "poisson", "table"]

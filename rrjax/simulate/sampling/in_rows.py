@@ -19,7 +19,7 @@ from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, repeat, take_at
 from rrjax.numerics.sums import reciprocal
 from rrjax.numerics.threefry import product, scaled_word
-from rrjax.simulate.sampling.fixed_sum import DEVIATIONS, SITE_BITS
+from rrjax.simulate.sampling.multinomials import DEVIATIONS, SITE_BITS
 from rrjax.simulate.sampling.streams import Stream, poisson_of_lanes
 
 BLOCK = 64
