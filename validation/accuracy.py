@@ -179,7 +179,8 @@ def grids(folder: Path, quick: bool) -> dict[str, list[tuple[str, np.ndarray, li
 def errors(keys: jax.Array, shares: jax.Array, num_users: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`[seeds, targets, metrics, estimators and the inversion]`, and `[seeds, targets, claims]` of empirical Bayes.
 
-    Claims are the sum of the variances, whether the prior was undetermined, and whether the counts' order is kept.
+    Claims are the sum of the variances, whether the prior was undetermined, whether the counts' order is kept, and the
+    parts of all and of the present categories within 1.96 standard deviations of the estimate.
     """
 
     def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -190,17 +191,20 @@ def errors(keys: jax.Array, shares: jax.Array, num_users: jax.Array, epsilon: ja
             closest = rrjax.empirical_bayes(counts, epsilon, estimand=target)
             estimates = [*plain, closest.theta, oracle(counts, epsilon, shares, target), rrjax.inv(counts, epsilon)]
             rows.append(jnp.stack([jnp.stack([f(x, truth) for x in estimates]) for f in METRICS.values()]))
-            claims.append(claims_of(closest, counts))
+            claims.append(claims_of(closest, counts, truth))
         return jnp.stack(rows), jnp.stack(claims)
 
     # In chunks of one: under vmap the samplers' branches are all taken, which is slower on a CPU.
     return jax.lax.map(one, keys)
 
 
-def claims_of(found: rrjax.EmpiricalBayes, counts: jax.Array) -> jax.Array:
+def claims_of(found: rrjax.EmpiricalBayes, counts: jax.Array, truth: jax.Array) -> jax.Array:
+    covered = (jnp.abs(found.theta - truth) <= 1.96 * jnp.sqrt(found.variances)).astype(found.theta.dtype)
+    present = (truth > 0).astype(covered.dtype)
     kept = jnp.all(jnp.diff(found.theta[jnp.argsort(counts)]) >= 0)
     dtype = found.theta.dtype
-    return jnp.stack([jnp.sum(found.variances), found.undetermined.astype(dtype), kept.astype(dtype)])
+    about = [jnp.sum(found.variances), found.undetermined.astype(dtype), kept.astype(dtype)]
+    return jnp.stack([*about, jnp.mean(covered), jnp.sum(covered * present) / jnp.sum(present)])
 
 
 def oracle(counts: jax.Array, epsilon: jax.Array, shares: jax.Array, target: Any) -> jax.Array:
@@ -318,12 +322,16 @@ def claims(parts: dict[str, list[dict[str, Any]]]) -> Table:
         for target, name in enumerate(TARGETS):
             error = np.array([row["errors"][:, target, 0, OTHERS] for row in rows])
             claim = np.array([row["claims"][:, target] for row in rows])
-            lines.append([grid, name, *realized(error, claim), f"{claim[:, :, 2].mean():.1%}"])
+            covers = claim[claim[:, :, 1] < 0.5][:, 3:].mean(0)
+            lines.append(
+                [grid, name, *realized(error, claim), *(f"{x:.3f}" for x in covers), f"{claim[:, :, 2].mean():.1%}"]
+            )
     return Table(
         "What empirical Bayes claims: realized squared errors over the sums of its variances",
-        ["", "against", *REALIZED, "order of the counts kept"],
+        ["", "against", *REALIZED, "within 1.96 deviations, all", "present categories", "order of the counts kept"],
         lines,
-        "Per setting, over its seeds; a prior is undetermined where the counts hardly distinguish the categories.",
+        "Per setting, over its seeds; a prior is undetermined where the counts hardly distinguish the categories. "
+        "Parts within 1.96 standard deviations are means over all collections with a determined prior.",
     )
 
 

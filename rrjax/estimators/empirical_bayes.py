@@ -112,7 +112,7 @@ def empirical_bayes(
     The prior is a distribution of shares with mean 1/K: how many categories are empty, how many have a large share. The
     average of several parametric families, weighted by how well they predict the counts, is the base prior. The prior
     maximizes the likelihood of all counts, smoothed by the base prior, which counts as much as 20, 80 or 10⁴
-    categories: whichever predicts counts best that it has not seen (leave-one-out, to first order; 20 if K > 2,000).
+    categories: whichever predicts counts best that it has not seen (by cross-validation, nearly; 20 if K > 2,000).
     Posterior means have a small expected squared error. They sum to one: their prior is moved so far towards that as
     its own uncertainty suggests, and they take the rest. A category with a larger count never has a smaller share
     (unless rates differ by category, as of a survey design).

@@ -175,13 +175,14 @@ def cell_of(scale: Float[Array, " K"], start: Array, end: Array, number: int) ->
 
 
 def variances_of(x: Float[Array, " M"]) -> Float[Array, " M"]:
-    """The variance within the interval of each atom of a rising grid: up to halfway to its neighbours.
+    """The variance around each atom of a rising grid, of a density that falls linearly to zero at its neighbours.
 
-    Zero if the interval is narrower than the noise of a count.
+    Together they make an even density even. With the variance of an interval up to halfway, w²/12, it would have gaps
+    of a third between the atoms, and pull shares towards them. Zero if atoms are closer than the noise of a count.
     """
     step = jnp.diff(x)
     width = (jnp.append(step, step[-1]) + jnp.append(step[0], step)) / 2
-    return jnp.where(width > 1, width**2 / 12, 0)
+    return jnp.where(width > 1, width**2 / 6, 0)
 
 
 def widened_normal_loglik(negative_square: Float[Array, "*s"], variance: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -199,7 +200,7 @@ class Atoms(NamedTuple):
 
     share: Float[Array, " M"]  # θ, rising from zero; one of them is 1/K
     x: Float[Array, " M"]
-    variance: Float[Array, " M"]  # of x around an atom, if its interval is wider than the noise of a count; else zero
+    variance: Float[Array, " M"]  # of x around an atom, if atoms are farther apart than the noise of a count; else zero
 
     @classmethod
     def of(cls, noise: Noise, largest: Float[Array, ""]) -> Atoms:

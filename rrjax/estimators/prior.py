@@ -16,8 +16,10 @@ in E (the sum has a variance H from it), and so have the errors of the shares (v
 as the counts allow it, until the excess is E·V/(V + H).
 
 **The strength.** With many users and smooth shares a weak base prior leaves the prior so free that it follows noise;
-where few categories hold all, a strong one does not know how many. Each moved prior is scored by the leave-one-out
-log-likelihood of the counts, to first order. The strengths, and the preference for the weak, were chosen by simulation.
+where few categories hold all, a strong one does not know how many. Each moved prior is scored by the log-likelihood of
+the counts less k/(1 − k/K), with k the sum of their leverages, its degrees of freedom: what a count adds to its own
+likelihood, with the mean leverage in the denominator, as in generalized cross-validation (Golub, Heath and Wahba,
+Technometrics 21, 1979). The strengths, and the preference for the weak, were chosen by simulation.
 """
 
 from __future__ import annotations
@@ -364,8 +366,9 @@ def _by_strength(histogram: Histogram, base, departure, strengths) -> Mixing:
 def _moved(histogram: Histogram, base, strengths, fits: Mixing, weakest: Mixing):
     """The priors `[A, M]` moved towards the sum, and how well each predicts counts that it did not see, `[A]`.
 
-    A score is the log-likelihood of each count under the prior of all others, to first order: that under the prior of
-    all, less the leverage of the count on it. Scores have a common origin.
+    A score is the log-likelihood of all counts, less what each gains as one of those that the prior is fitted to: its
+    leverage h to first order, h/(1 − h) beyond, here with the mean of all leverages in the denominator: of a count far
+    from all others, h near one says too much. Scores have a common origin.
     """
     table, weight = histogram.table, histogram.weight
     size = jnp.sum(weight)
@@ -392,11 +395,12 @@ def _moved(histogram: Histogram, base, strengths, fits: Mixing, weakest: Mixing)
         g = jnp.where(jnp.abs(excess_of(new.weights) - aim) < jnp.abs(excess - aim), new.weights, first.weights)
         leverage = jnp.clip(leverages(posteriors(table, g), weight, smoothing, g), 0, LARGEST_LEVERAGE)
         # A strong base prior that resists is none for these counts.
-        return None, (g, jnp.log(matmul(table, g)) - leverage, new.done | (strength == WEAKEST))
+        return None, (g, jnp.log(matmul(table, g)), matmul(weight, leverage), new.done | (strength == WEAKEST))
 
     strengths = with_sharding_of(jnp.asarray(strengths, base.dtype), table)
-    _, (weights, left_out, usable) = lax.scan(moved, None, (fits, strengths))
-    return weights, jnp.where(usable, matmul(left_out - left_out[-1], weight), -jnp.inf)
+    _, (weights, logs, freedom, usable) = lax.scan(moved, None, (fits, strengths))
+    scores = matmul(logs - logs[-1], weight) - freedom / (1 - freedom / size)
+    return weights, jnp.where(usable, scores, -jnp.inf)
 
 
 def leverages(known: Float[Array, "B M"], weight: Float[Array, " B"], smoothing, g) -> Float[Array, " B"]:
