@@ -1,4 +1,4 @@
-"""The number of fake reports that would overturn a finding."""
+"""Fake reports: how many would overturn a finding, and what counts say if so many are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rrjax.data.arguments import as_counts_and_epsilon, as_probability, as_values, complement, float_dtype
+from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Tally, as_tally, of_tally, support_data
 from rrjax.inference.contradiction import log_above
 from rrjax.mechanisms import RandomizedResponse
@@ -80,11 +82,7 @@ def fakes_to_overturn(
         poisoning attacks to local differential privacy protocols", 2021.
     """
     as_probability(level, "level", 0.95)
-    if isinstance(counts, Tally):
-        tally = as_tally(counts, epsilon, whole=True)
-    else:
-        counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
-        tally = RandomizedResponse(len(counts), epsilon).tally_of_counts(counts)
+    tally = _tally(counts, epsilon)
     category = as_values(category, tally.num_categories, "category")
     zero = np.ndim(share) == 0 and not isinstance(share, jax.Array) and share == 0
     share = jnp.zeros((), float_dtype()) if zero else as_probability(share, "share", 0.1)
@@ -95,6 +93,25 @@ def fakes_to_overturn(
     usable = support_data(tally, None).usable
     found = _overturned(*with_sharding_of((support, tally.num_users, rates, usable, share, log_level)))
     return Fakes(*(each.reshape(category.shape) for each in found))
+
+
+def without_fakes(
+    counts: ArrayLike | Tally, epsilon: ArrayLike | None, fakes: int
+) -> tuple[tuple[Tally, None], tuple[Tally, None]]:
+    """The tallies with the least and the most support that the other reports may have, if so many are fakes."""
+    tally = _tally(counts, epsilon)
+    support, honest = tally.support, tally.num_users - fakes
+    if not isinstance(honest, Tracer) and int(tally.num_users) > 0 and int(honest) < 1:
+        raise ArgumentError.about("fakes", f"must be below the number of reports, {tally.num_users:,}; got {fakes:,}")
+    least, most = jnp.maximum(support - fakes, jnp.minimum(support, 0)), jnp.minimum(support, honest)
+    return (Tally(least, honest, rates=tally.rates), None), (Tally(most, honest, rates=tally.rates), None)
+
+
+def _tally(counts: ArrayLike | Tally, epsilon: ArrayLike | None) -> Tally:
+    if isinstance(counts, Tally):
+        return as_tally(counts, epsilon, whole=True)
+    counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
+    return RandomizedResponse(len(counts), epsilon).tally_of_counts(counts)
 
 
 @program

@@ -36,9 +36,9 @@ from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import SupportData, Tally, as_tally, num_tests, support_data
 from rrjax.inference.any_time import any_time_limits
 from rrjax.inference.contradiction import log_above, log_below
+from rrjax.inference.fakes import without_fakes
 from rrjax.inference.profile import profile_limits
 from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
-from rrjax.mechanisms import RandomizedResponse
 from rrjax.mechanisms.mechanism import Dependence
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
@@ -284,22 +284,6 @@ def exact_limits(
         return _of_users(data, *users, log_tail)
     low, high = _clopper_pearson(data.support, data.others, log_tail)
     return data.rates.share(low), data.rates.share(high)
-
-
-def without_fakes(
-    counts: ArrayLike | Tally, epsilon: ArrayLike | None, fakes: int
-) -> tuple[tuple[Tally, None], tuple[Tally, None]]:
-    """The tallies with the least and the most support that the other reports may have, if so many are fakes."""
-    if isinstance(counts, Tally):
-        tally = as_tally(counts, epsilon, whole=True)
-    else:
-        counts, epsilon = as_counts_and_epsilon(counts, epsilon, whole=True)
-        tally = RandomizedResponse(len(counts), epsilon).tally_of_counts(counts)
-    support, honest = tally.support, tally.num_users - fakes
-    if not isinstance(honest, Tracer) and int(tally.num_users) > 0 and int(honest) < 1:
-        raise ArgumentError.about("fakes", f"must be below the number of reports, {tally.num_users:,}; got {fakes:,}")
-    least, most = jnp.maximum(support - fakes, jnp.minimum(support, 0)), jnp.minimum(support, honest)
-    return (Tally(least, honest, rates=tally.rates), None), (Tally(most, honest, rates=tally.rates), None)
 
 
 @jax.jit
