@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 
@@ -33,6 +33,19 @@ QUESTIONS = (
     "regress",
 )
 """All questions, each a method of the kinds of reports that can answer it."""
+
+
+class OfPopulation(TypedDict, total=False):
+    """Arguments about a population, or about intervals at any time, which `statements` explains."""
+
+    weights: str | None
+    strata: str | None
+    clusters: str | None
+    population_size: str | float | None
+    total: bool
+    population: Population | None
+    looks: Looks | None
+    tuned_to: float | None
 
 
 class Kind:
@@ -296,7 +309,7 @@ class ColumnQuestions(Kind):
         by: str | None = None,
         normal: bool = False,
         level: float = 0.95,
-        **population: Any,
+        **population: Unpack[OfPopulation],
     ) -> Statements:
         """Estimates the mean of labels that are numbers; see `statements`, also for the arguments of a population.
 
@@ -325,7 +338,7 @@ class ColumnQuestions(Kind):
         by: str | None = None,
         normal: bool = False,
         level: float = 0.95,
-        **population: Any,
+        **population: Unpack[OfPopulation],
     ) -> Statements:
         """Estimates the share of some categories together; see `statements`, also for the arguments of a population.
 
@@ -347,7 +360,7 @@ class ColumnQuestions(Kind):
         normal: bool = False,
         level: float = 0.95,
         top: int | None = None,
-        **population: Any,
+        **population: Unpack[OfPopulation],
     ) -> Statements:
         r"""Estimates statements for each level of a public column; see `statements`.
 
