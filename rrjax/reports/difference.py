@@ -10,17 +10,21 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from rrjax.data.errors import check_rate, option, refusal
+from rrjax.data.tally import Tally
 from rrjax.inference.marginal_tests import num_tests_of
+from rrjax.inference.share_differences import DifferenceTest, Part, share_differences
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.by_respondent import ByRespondentReports
-from rrjax.reports.functionals import rows_left_out
+from rrjax.reports.functionals import parts_of, rows_left_out
 from rrjax.reports.hypotheses import check_alike
 from rrjax.reports.parts import Groups, text_of_p
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports, left_out
 from rrjax.reports.surveys import Sample, Surveyed, survey_differences
 
+FEW_REPORTS = 30
+"""Number of reports of a group below which the error of a sample survey is hardly known."""
 Side: TypeAlias = Reports | Groups
 """A collection, or several groups of one population."""
 
@@ -44,8 +48,10 @@ class Difference(Answer):
     """Unbiased shares and their standard errors of both, `[2, 2, K]`; shares may be negative."""
     errors: np.ndarray
     """Standard errors of the differences, `[K]`; zero where no answer tells it."""
-    degrees: np.ndarray
-    """Degrees of freedom of sample surveys, `[K]`; else infinite."""
+    test: DifferenceTest
+    """Limits and p-values, simultaneous for `num_tests` categories."""
+    degrees: float
+    """The smallest degrees of freedom of sample surveys; else infinite."""
     num_tests: int
     """The number of different questions: one for two categories whose estimates add up to one."""
     level: float
@@ -67,22 +73,10 @@ class Difference(Answer):
 
     @property
     def _table(self):
-        from scipy.special import stdtr, stdtrit
-
         first, second = self.estimates[:, 0]
-        difference, error = first - second, np.where(self.errors > 0, self.errors, np.nan)
-        half = -stdtrit(self.degrees, (1 - self.level) / 2 / self.num_tests) * error
-        chances = 2 * stdtr(self.degrees, -np.abs(difference / error))
-        return {
-            "label": self.reports.labels,
-            "first": first,
-            "second": second,
-            "difference": difference,
-            "standard_error": error,
-            "lower": np.clip(difference - half, -1, 1),
-            "upper": np.clip(difference + half, -1, 1),
-            "p_value": np.minimum(chances * self.num_tests, 1),
-        }
+        error = np.where(self.errors > 0, self.errors, np.nan)
+        found = {"first": first, "second": second, "difference": first - second, "standard_error": error}
+        return {"label": self.reports.labels, **found, **self.test._asdict()}
 
     @property
     def title(self) -> str:
@@ -110,7 +104,7 @@ class Difference(Answer):
             }
             for place, name, side, number in sides
         }
-        found |= {"by": self.by, **dataclasses.asdict(self.sample), "degrees": float(self.degrees.min())}
+        found |= {"by": self.by, **dataclasses.asdict(self.sample), "degrees": self.degrees}
         p_value = float(np.nanmin(self._table["p_value"], initial=1))
         return {**found, "warnings": self.warnings, "level": self.level, "p_value": p_value}
 
@@ -127,10 +121,10 @@ class Difference(Answer):
         )
         if not error > 0:
             told = f"{label}: these answers do not tell how large the error of {first} less {second} is."
-        law = "Intervals and p-values are those of the normal approximation, of independent respondents"
-        if np.isfinite(self.degrees).all():
-            law = f"Intervals and p-values are those of Student's t with {self.degrees.min():,.0f} degrees of freedom"
-            law += " (clusters less strata)" * bool(self.sample.strata or self.sample.clusters)
+        law = "Intervals and p-values are those of a score test of independent counts, by a saddlepoint approximation"
+        if math.isfinite(self.degrees):
+            law = f"Intervals and p-values are those of Student's t with {self.degrees:,.0f} degrees of freedom"
+            law += " (Welch's, at most clusters less strata)" * bool(self.sample.strata or self.sample.clusters)
         more = f", simultaneous for all {self.num_tests:,} categories (Bonferroni)" if self.num_tests > 1 else ""
         return [told, f"{law}{more}."]
 
@@ -167,19 +161,47 @@ def _parts(side: Side) -> list[Reports]:
     return list(side.parts.values()) if isinstance(side, Groups) else [side]
 
 
-def _unbiased(parts: list[Reports]) -> np.ndarray:
-    """The mean of the inversions of groups, weighted by their precision, and its standard errors, `[2, K]`."""
-    shares, variances, weight = [], [], np.asarray([each.precision for each in parts])
-    for each in parts:
-        number, rates = each.num_reports, each.rates
-        support = np.asarray(each.tally().support, np.float64)
-        shares.append(rates.share(support / number))
+def _counted(parts: list[Reports]) -> list[Part]:
+    """The support counts of the parts of a side; their estimates are weighted by their precision."""
+    weight = np.asarray([each.precision for each in parts])
+    return [
+        _part(np.asarray(each.tally().support), each.num_reports, each.rates, own)
+        for each, own in zip(parts, weight / weight.sum(), strict=True)
+    ]
+
+
+def _support_of(data: Any) -> np.ndarray:
+    return np.asarray(data.support if isinstance(data, Tally) else data)
+
+
+def _part(support: np.ndarray, number: int, rates: Any, weight: float = 1.0) -> Part:
+    q, d = (np.broadcast_to(np.asarray(each, np.float64), support.shape) for each in (rates.q, rates.d))
+    return Part(support.astype(np.float64), float(number), q, d, weight)
+
+
+def _unbiased(parts: list[Part]) -> np.ndarray:
+    """The weighted mean of the inversions of parts, and its standard errors, `[2, K]`."""
+    shares, variances = [], []
+    for support, number, q, d, weight in parts:
+        shares.append(weight * (support / number - q) / d)
         # A count of zero, or of all, does not show how it varies: half an answer more does.
         edge = (support == 0) | (support == number)
         seen = np.where(edge, (support + 0.5) / (number + 1), support / number)
-        variances.append(seen * (1 - seen) / number / np.asarray(rates.d, np.float64) ** 2)
-    weight /= weight.sum()
-    return np.stack([weight @ np.stack(shares), np.sqrt(weight**2 @ np.stack(variances))])
+        variances.append(weight**2 * seen * (1 - seen) / number / d**2)
+    return np.stack([np.sum(shares, axis=0), np.sqrt(np.sum(variances, axis=0))])
+
+
+def _of_sample(
+    estimates: np.ndarray, errors: np.ndarray, degrees: np.ndarray, level: float, num_tests: int
+) -> DifferenceTest:
+    """Student's limits and p-values."""
+    from scipy.special import stdtr, stdtrit
+
+    difference, error = estimates[0, 0] - estimates[1, 0], np.where(errors > 0, errors, np.nan)
+    half = -stdtrit(degrees, (1 - level) / 2 / num_tests) * error
+    chances = 2 * stdtr(degrees, -np.abs(difference / error))
+    limits = (np.clip(end, -1, 1) for end in (difference - half, difference + half))
+    return DifferenceTest(*limits, np.minimum(chances * num_tests, 1))
 
 
 @in_float64
@@ -218,9 +240,10 @@ def test_difference(
         level: Confidence level, in (0, 1); of all categories together, if there are more than two.
 
     Returns:
-        `Difference`, of unbiased estimates, in float64: by the normal approximation or, with `by` or columns of a
-        sample, by linearization and Student's t, as `inference.survey_estimate`, of two surveys by Welch's degrees of
-        freedom.
+        `Difference`, of unbiased estimates, in float64. Each difference is tested at the pair of shares that is
+        likeliest with it, by a saddlepoint approximation of the tail of the counts, which holds the level of small
+        counts, too. With columns of a sample, and for levels of answers by respondent, by linearization and Student's
+        t, as `inference.survey_estimate`, with Welch's degrees of freedom; groups of few reports have a warning.
 
     Raises:
         ArgumentError: Other than two collections or groups, the same twice, other categories, arguments that contradict
@@ -247,18 +270,26 @@ def test_difference(
         raise refusal("by", problem, value=by)
     given: list[Any] = [first] if second is None else [first, second]
     notes: list[str] = []
-    asked = ["by"] * (by is not None) + sample.given
+    # Independent respondents in two groups are two collections.
+    counted = not sample.given and isinstance(first, Reports)
+    asked = ["by"] * (by is not None and not counted) + sample.given
     if asked and (odd := next((each for each in given if not hasattr(each, "files")), None)) is not None:
         problem = f"{option(asked[0])} needs single reports of one collection: {odd.instead}"
         raise refusal(asked[0], problem)
     surveys = [Surveyed.of(each, by, sample) for each in given if asked]
-    masks = [each.levels[0][2] for each in surveys]
+    masks: list[Any] = [each.levels[0][2] for each in surveys]
+    counts: list[list[Part]] = []
     if by is not None:
-        if len(levels := surveys[0].levels[1:]) != 2:
-            problem = f"has {form.number(len(levels), 'level', 'levels')} with reports, and two are compared"
+        levels, number = ([], 0) if surveys else parts_of(first, by)
+        of_levels = surveys[0].levels[1:] if surveys else [(each.level, each.num_reports, each) for each in levels[1:]]
+        if len(of_levels) != 2:
+            problem = f"has {form.number(len(of_levels), 'level', 'levels')} with reports, and two are compared"
             raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
-        (one, _, mask), (other, _, less) = levels
-        masks, told, second = [mask, less], (one, other), first
+        told, sizes, masks = (list(each) for each in zip(*of_levels, strict=True))
+        second = first
+        if not surveys:
+            notes = rows_left_out(number, [by])
+            counts = [[_part(_support_of(each.data), each.num_reports, first.rates)] for each in masks]
         _ = first.contradicted  # which warns
     elif second is None:
         notes = left_out(first.counted) if isinstance(first, ByRespondentReports) else []
@@ -271,19 +302,26 @@ def test_difference(
         raise refusal("names", f"{option('names')} are two, got {len(called)}", value=called)
     sides = _parts(first), _parts(second)
     notes += check_alike([*sides[0], *sides[1]]) if by is None else []
-    sizes = [sum(each.num_reports for each in side) for side in sides]
+    num_tests, degrees = int(num_tests_of([each.tally() for side in sides for each in side])), math.inf
     if surveys:
         sizes = [int(each.sum()) for each in masks]
-        estimates, errors, degrees = survey_differences([*zip((surveys[0], surveys[-1]), masks, strict=True)])
+        estimates, errors, freedom = survey_differences([*zip((surveys[0], surveys[-1]), masks, strict=True)])
+        test, degrees = _of_sample(estimates, errors, freedom, level, num_tests), float(freedom.min())
         for each in surveys:
             notes += [*each.notes, *rows_left_out(each.num_left_out, each.lacking)]
+        for name, size in zip(called, sizes, strict=True):
+            if size < FEW_REPORTS:
+                few = f"{name} has {form.number(size, 'report', 'reports')}: errors of so few are hardly known"
+                notes.append(f"{few}, and intervals may be too short.")
     else:
-        estimates = np.stack([_unbiased(each) for each in sides])
-        errors = np.hypot(*estimates[:, 1])
-        degrees = np.full(len(errors), math.inf)
-    num_tests = int(num_tests_of([each.tally() for side in sides for each in side]))
+        counts = counts or [_counted(each) for each in sides]
+        sizes = [sum(int(part.num_users) for part in side) for side in counts]
+        estimates = np.stack([_unbiased(each) for each in counts])
+        errors, test = np.hypot(*estimates[:, 1]), share_differences(*counts, level, num_tests)
     numbers, two = (sizes[0], sizes[1]), (called[0], called[1])
-    return Difference(first, second, two, numbers, estimates, errors, degrees, num_tests, level, by, sample, notes)
+    return Difference(
+        first, second, two, numbers, estimates, errors, test, degrees, num_tests, level, by, sample, notes
+    )
 
 
 def _halves(reports: Any) -> tuple[Groups, Groups, tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -149,8 +150,8 @@ def survey_estimates(
 def survey_differences(sides: Sequence[tuple[Surveyed, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The unbiased shares of two domains, booleans each, of one survey or two independent ones, and their difference.
 
-    Returns shares and standard errors of both, `[2, 2, K]`, standard errors of the differences and degrees of freedom,
-    `[K]` each; of two surveys Welch's.
+    Returns shares and standard errors of both, `[2, 2, K]`, standard errors of the differences and Welch's degrees of
+    freedom, `[K]` each; of one survey at most those of both domains together.
     """
     (first, mask), (second, less) = sides
     size = first.mechanism.num_categories
@@ -166,12 +167,12 @@ def survey_differences(sides: Sequence[tuple[Surveyed, np.ndarray]]) -> tuple[np
 
         estimates[0, :, place], known = found(one, first, (1, mask))
         estimates[1, :, place], unknown = found(other, second, (1, less))
+        variances = estimates[:, 1, place] ** 2
+        errors[place], whole = np.sqrt(variances.sum()), math.inf
         if second is first:  # whose domains may share clusters
-            (_, errors[place]), degrees[place] = found(one, first, (1, mask), (-1, less))
-        else:
-            variances = estimates[:, 1, place] ** 2
-            errors[place] = np.sqrt(variances.sum())
-            degrees[place] = variances.sum() ** 2 / (variances**2 / [known, unknown]).sum()
+            (_, errors[place]), whole = found(one, first, (1, mask), (-1, less))
+        apart = (variances**2 / np.maximum([known, unknown], 1)).sum()
+        degrees[place] = min(whole, variances.sum() ** 2 / apart if apart > 0 else math.inf)
     return estimates, errors, degrees
 
 
