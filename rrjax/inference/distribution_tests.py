@@ -30,6 +30,8 @@ from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 if TYPE_CHECKING:
     from rrjax.mechanisms import ByRespondent
 
+PART_OF_AN_ANSWER = 0.1
+"""Smaller shares, in answers, are estimated as zero."""
 NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
 
 
@@ -306,7 +308,7 @@ class DesignFit(NamedTuple):
     Attributes:
         theta: `[K]`, the maximum likelihood estimate from the answers to all designs.
         statistic: Scalar, G² = 2·Σ_gj c_gj·log(c_gj/(N_g·μ_gj)), μ_g the law of an answer to design g at `theta`.
-        degrees: Scalar, (G − 1)·(K − 1), G the number of designs with answers.
+        degrees: Scalar, (G − 1)·(K − 1), G the number of designs with answers, and one more for each estimated zero.
         p_value: Scalar, of χ² with these degrees of freedom.
     """
 
@@ -327,8 +329,8 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
         mechanism: The designs.
 
     Returns:
-        `DesignFit`. The law of χ² holds for many answers of each kind and shares well above zero; where an estimated
-        share is zero the test rejects too rarely.
+        `DesignFit`. The law of χ² holds for many answers of each kind. Each estimated share of zero adds a degree of
+        freedom: given which are zero, G² has this law, whether the true shares are zero or not.
 
     Raises:
         ValueError: Another shape, or (not under tracing) unusable counts.
@@ -343,7 +345,8 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
 
     References:
         Heck, Hoffmann and Moshagen, "Detecting nonadherence without loss in efficiency: a simple extension of the
-        crosswise model", Behavior Research Methods 50, 2018.
+        crosswise model", Behavior Research Methods 50, 2018. Susko, "Likelihood ratio tests with boundary constraints
+        using data-dependent degrees of freedom", Biometrika 100, 2013.
     """
     theta = maximum_likelihood(mechanism.mixture_of_counts(counts))
     numbers, ones = jnp.asarray(counts).astype(theta.dtype), np.ones(mechanism.num_categories, int)
@@ -356,5 +359,7 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
     terms = jnp.where(totals > 0, expected * deviance((numbers - expected) / expected), 0)
     statistic = jnp.where(jnp.isnan(theta[0]), jnp.nan, 2 * accurate_sum(terms.ravel()))
     degrees = (jnp.sum(totals > 0) - 1) * (mechanism.num_categories - 1)
+    zero = jnp.maximum(PART_OF_AN_ANSWER / jnp.maximum(jnp.sum(totals), 1), 10 * jnp.finfo(theta.dtype).eps)
+    degrees = jnp.where(degrees > 0, degrees + jnp.sum(theta < zero), 0)
     chance = jnp.where(degrees > 0, gammaincc(jnp.maximum(degrees, 1) / 2, statistic / 2), 1)
     return DesignFit(theta, statistic, degrees, jnp.where(jnp.isnan(statistic), jnp.nan, chance))

@@ -134,6 +134,20 @@ def test_the_fit_rejects_at_its_level_and_a_wrong_design():
 
 
 @pytest.mark.full
+def test_the_fit_keeps_its_level_where_shares_are_zero():
+    """With (G − 1)·(K − 1) degrees of freedom it rejected .12 of these."""
+    designs, random, number = [RandomizedResponse(6, 1.0), RandomizedResponse(6, 2.0)], np.random.default_rng(1), 600
+    mechanism, theta = ByRespondent(designs), np.array([1, 1, 1, 0, 0, 0]) / 3
+    laws = [np.asarray(each.channel(), float).T @ theta for each in designs]
+    counts = np.stack([random.multinomial(1000, law / law.sum(), number) for law in laws], axis=1)
+    found = jax.vmap(lambda each: inference.design_fit_test(each, mechanism))(jnp.asarray(counts))
+    assert abs((found.p_value <= 0.05).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / number)
+    zeros = (np.asarray(found.theta) < 0.1 / 2000).sum(axis=1)
+    assert (found.degrees == 5 + zeros).all()
+    assert zeros.max() >= 2
+
+
+@pytest.mark.full
 def test_groups_that_contradict_each_other_have_the_smallest_p_value_that_float64_has():
     counts = np.array([[300, 150, 50], [200, 100, 60], [90, 120, 210]])
     designs = RandomizedResponse(3, 1.0), RandomizedResponse(3, 3.0), Direct(3)
