@@ -15,10 +15,11 @@ import numpy as np
 import rrjax
 from rrjax import inference
 from rrjax.data.errors import for_callers, for_commands, option, refusal
-from rrjax.mechanisms import Product
+from rrjax.mechanisms import Product, RandomizedResponse
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, table_of
 from rrjax.reports.reading import in_float64
+from rrjax.reports.reports import FALSE_ALARM
 from rrjax.reports.separate_columns import MOST_CELLS, SeparateColumns
 from rrjax.reports.shares import largest_of
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+CONTRADICTION_DRAWS = 999
+NO_DOUBT = -1.5
+"""An estimate above so many standard errors contradicts nothing."""
 NUM_DRAWS = 9999
 """Number of simulated tables of a test of independence."""
 MOST_DRAWN_CELLS = 1 << 25
@@ -131,6 +135,10 @@ def association(
     counts, (rows, width) = product.count(reports), product.shape
     key, key_of_test = jax.random.split(jax.random.key(0))
     draws = min(INTERVAL_DRAWS, max(LEAST_DRAWS, MOST_DRAWN_CELLS // product.num_categories))
+    if contradicted(product, counts):
+        measures = ("cramers_v", "mutual_information", *(["odds_ratio"] * tested))
+        unknown = dict.fromkeys((name + end for name in measures for end in ENDS), math.nan)
+        return {"columns": list(names)} | unknown | ({"p_value": math.nan} if tested else {}) | {"contradicted": True}
     found = inference.association(key, counts, product, level=level, num_draws=draws)
 
     def limits(name, each):
@@ -146,6 +154,52 @@ def association(
     # The reports are independent exactly if the values are, so the test needs no ε. It takes users who report both.
     test = inference.independence_test(key_of_test, counts[:rows, :width], num_draws=NUM_DRAWS)
     return facts | limits("odds_ratio", ratio) | {"p_value": float(test.p_value)}
+
+
+def contradicted(product: Product, counts: Any) -> bool:
+    """Whether the unbiased estimate of a cell is further below zero than the reports of any users' values allow.
+
+    The statistic is the smallest estimate over its standard error, simulated at the likeliest table. Each column alone
+    may look sound: reports that are copied from another column, or randomized with its random numbers.
+    """
+    if product.num_categories > MOST_DENSE_CELLS or not all(isinstance(x, RandomizedResponse) for x in product.columns):
+        return False
+    shape = product.shape
+    whole = np.asarray(counts)[tuple(map(slice, shape))].astype(np.float64)
+    number = int(whole.sum())
+    if number == 0:
+        return False
+    rates = [each.rates_by(math.expm1) for each in product.columns]
+    laws = [law.q + law.d * np.eye(size) for law, size in zip(rates, shape, strict=True)]
+    theta = np.asarray(rrjax.ibu(product.mixture_of_counts(counts), accelerate="newton").theta, np.float64)
+    law = _along(laws, theta.reshape(shape)[None])[0]
+    inverses = [(np.eye(size) - law.q) / law.d for law, size in zip(rates, shape, strict=True)]
+    squares = _along([each**2 for each in inverses], law[None])[0]
+    error = np.sqrt((squares - _along(inverses, law[None])[0] ** 2) / number)
+    least = (_along(inverses, whole[None] / number)[0] / error).min()
+    if least > NO_DOUBT:
+        return False
+    drawn = np.random.default_rng(0).multinomial(number, np.maximum(law, 0).ravel() / law.sum(), CONTRADICTION_DRAWS)
+    simulated = _along(inverses, drawn.reshape(-1, *shape) / number) / error
+    below = (simulated.min(axis=tuple(range(1, len(shape) + 1))) <= least).sum()
+    return bool((below + 1) / (CONTRADICTION_DRAWS + 1) <= FALSE_ALARM)
+
+
+def _along(matrices: Sequence[np.ndarray], tables: np.ndarray) -> np.ndarray:
+    """The tables `[B, K, L, …]` times a matrix along each axis."""
+    for axis, matrix in enumerate(matrices, 1):
+        tables = np.moveaxis(np.tensordot(tables, matrix, (axis, 1)), -1, axis)
+    return tables
+
+
+def _contradictions(pairs: Iterable[dict[str, Any]]) -> list[str]:
+    """A warning about pairs of columns whose reports contradict their mechanisms together."""
+    odd = [named(pair) for pair in pairs if pair.get("contradicted")]
+    said = (
+        f"The reports of {', '.join(odd)} contradict their mechanisms together: some pairs of values come less often "
+        "than any users allow. Were both columns randomized independently? Do not use their joint estimates."
+    )
+    return [said] * bool(odd)
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -201,7 +255,7 @@ class Pairs(OfColumns):
             " × ".join(names) for names, product, _ in all_pairs(self.reports) if product.num_categories > MOST_CELLS
         ]
         said = f"Left out, because their tables have more than {MOST_CELLS:,} cells: {', '.join(left_out)}."
-        return [said] * bool(left_out) + self.reports.warnings
+        return [*[said] * bool(left_out), *_contradictions(self.pairs), *self.reports.warnings]
 
     @property
     def words(self) -> dict[str, str]:
@@ -263,6 +317,13 @@ class JointShares(OfColumns):
     """Whether the gap reached the tolerance."""
     association: dict[str, Any] | None
     """Of two columns: the association, its intervals and the p-value of independence, as in JSON."""
+    contradicted: bool
+    """Whether the reports contradict their mechanisms together."""
+
+    @property
+    def warnings(self) -> list[str]:
+        pair = {"columns": self.reports.names, "contradicted": self.contradicted}
+        return [*_contradictions([pair]), *super().warnings]
 
     @property
     def num_cells(self) -> int:
@@ -389,6 +450,7 @@ def joint_of(columns: SeparateColumns, level: float) -> JointShares:
     likeliest = rrjax.ibu(mixture, accelerate="newton" if dense else "anderson")
     shares = {"closest": rrjax.joint_bayes(mixture, product.shape)} if dense else {}
     of_two = association(columns.names, product, columns.reports, level) if len(columns.names) == 2 else None
+    odd = contradicted(product, counts) if of_two is None else "contradicted" in of_two
     return JointShares(
         columns,
         level,
@@ -398,6 +460,7 @@ def joint_of(columns: SeparateColumns, level: float) -> JointShares:
         gap=float(likeliest.gap),
         converged=bool(likeliest.converged),
         association=of_two,
+        contradicted=odd,
     )
 
 
@@ -416,6 +479,10 @@ class Tree(OfColumns):
     """The joint table of each edge, by the numbers of its columns."""
     fit: dict[str, Any] | None
     """The test of the tree by the other pairs, as in JSON; None for two columns."""
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*_contradictions(self.edges), *super().warnings]
 
     @property
     def columns(self) -> dict[str, np.ndarray]:

@@ -222,10 +222,24 @@ def test_a_column_that_contradicts_its_mechanism_is_warned_of(survey):
     ((key, text),) = connection.execute(
         "SELECT decode(key), decode(value) FROM parquet_kv_metadata('all.parquet') WHERE decode(key) LIKE 'rrjax%'"
     ).fetchall()
-    query = "SELECT smokes, 0 AS drinks, coin FROM 'all.parquet'"
-    connection.execute(f"COPY ({query}) TO 'odd.parquet' (FORMAT parquet, KV_METADATA {{{key}: ?}})", [text])
-    warnings = rrjax.read("odd.parquet").joint(["drinks", "coin"]).warnings
-    assert [each.startswith("drinks: ") for each in warnings] == [True]
+
+    def odd(columns):
+        query = f"SELECT {columns} FROM 'all.parquet'"
+        connection.execute(f"COPY ({query}) TO 'odd.parquet' (FORMAT parquet, KV_METADATA {{{key}: ?}})", [text])
+        return rrjax.read("odd.parquet")
+
+    warnings = odd("smokes, 0 AS drinks, coin").joint(["drinks", "coin"]).warnings
+    assert [each.startswith("drinks: ") for each in warnings] == [False, True]
+    # Each column may be sound and both be impossible: here the same random numbers have randomized both.
+    copied = odd("coin AS smokes, drinks, coin")
+    joint, pairs, tree = copied.joint(["smokes", "coin"]), copied.pairs(), copied.tree()
+    for answer in (joint, pairs, tree, copied.joint()):
+        assert sum("together" in each for each in answer.warnings) == 1
+    assert "smokes × coin contradict" in pairs.warnings[0]
+    assert np.isnan(joint.association["odds_ratio"])
+    assert "odds ratio unknown" in repr(joint)
+    for answer in (rrjax.read("all.parquet").pairs(), rrjax.read("all.parquet").joint()):
+        assert answer.warnings == []
 
 
 @pytest.mark.long
