@@ -34,6 +34,11 @@ def main() -> None:
     try:
         with ending_at_once():
             app(prog_name="rrjax", obj=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # from --help or --version; commands say it themselves
+        print(f"rrjax: cannot write: {error.strerror}.", file=sys.stderr)
+        raise SystemExit(3) from None
     finally:
         # The work is done: an interrupt now could only change the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

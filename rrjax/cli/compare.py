@@ -65,6 +65,7 @@ def compare(
     from rrjax.reports.numbers import Numbers
     from rrjax.reports.reports import Reports
 
+    design.check_one_sample()
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
     with show.status("Counting …"):
         found = read_any(Files(reports, reading), epsilon, design)

@@ -221,6 +221,12 @@ class SurveyDesign:
         """Whether it is a design of two samples, which estimates two unknown shares."""
         return self.mechanism in TWO_SAMPLES
 
+    def check_one_sample(self) -> None:
+        """Refuses a design of two samples, for commands without --sample."""
+        if self.of_two_samples:
+            problem = f"{self.mechanism} has two samples: `rrjax estimate` and `rrjax regress` take it, with --sample"
+            raise UsageError.about("--mechanism", problem, value=self.mechanism)
+
     def two_samples(self) -> TwoSamples:
         """The design of two samples; errors as of `made`."""
         name = self.mechanism
@@ -269,12 +275,7 @@ class SurveyDesign:
         """The design; `said` says in a message where K comes from."""
         name = self.mechanism
         assert name is not None
-        if name in TWO_SAMPLES:
-            raise UsageError.about(
-                "--mechanism",
-                f"{name} has two samples: `rrjax estimate` and `rrjax regress` take it, with --sample",
-                value=name,
-            )
+        self.check_one_sample()
         numbers = self._numbers(domain)
         from rrjax.mechanisms.surveys.named import make_design
 

@@ -159,14 +159,14 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
     groups, added, absent = one_number([*known, *users.tolist()]), here - known, known - here
     twins = [(old, new) for group in groups for new in added.intersection(group) for old in absent.intersection(group)]
     if twins:
-        file, (old, new) = files.source.files()[0], twins[0]
+        old, new = twins[0]
+        told = f": {new} for {old}" if files.reading.show_values else " (--show-values shows one)"
         raise DataError.at(
-            file,
-            f"{new} is a new user, and {how.memo} has {old}, the same number; {form.number(len(twins), 'id', 'ids')} "
-            "in all. Write these ids as in the rounds before: as new users they spend ε∞ again. If they are new users, "
-            "give them ids that are other numbers, or none. Nothing was changed",
+            files.source.files()[0],
+            f"{form.number(len(twins), 'id of a new user is a number', 'ids of new users are numbers')} that "
+            f"{how.memo} has, written otherwise{told}. Write these ids as in the rounds before: as new users they "
+            "spend ε∞ again. If they are new users, give them ids that are other numbers, or none. Nothing was changed",
             column=how.user,
-            value=new,
         )
     warnings, num_same = [], sum(len(here.intersection(group)) for group in groups if len(here.intersection(group)) > 1)
     if num_same:

@@ -162,7 +162,13 @@ def warn(messages: list[str]) -> None:
 
 def record(result: Mapping[str, Any]) -> None:
     """Prints one JSON object. Numbers that are infinite or undefined are null, because JSON has no such numbers."""
-    print(json.dumps(plain(result), ensure_ascii=False, indent=2, allow_nan=False), flush=True)
+    text, how = plain(result), {"indent": 2, "allow_nan": False}
+    said = json.dumps(text, ensure_ascii=False, **how)
+    try:
+        said.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # escapes keep labels apart, which question marks do not
+        said = json.dumps(text, **how)
+    print(said, flush=True)
 
 
 def table(*titles: str | Text, names: int = 1, max_width: int | None = None, **options: Any) -> Table:

@@ -59,6 +59,7 @@ class Pairs:
     num_rows: int
     num_missing: int
     from_data: tuple[bool, bool] = (False, False)
+    simulated: bool = False
 
 
 def read_values(source: Source | str, domain: Labels | None = None) -> Values:

@@ -474,6 +474,8 @@ def _check_file(file: str) -> None:
         raise DataError.at(file, f"cannot be read: {error.strerror}.") from error
     if not start:
         raise DataError(f"{file} is empty (0 bytes).", file=file)
+    if start[:2] != _GZIP_MAGIC and file.lower().endswith(".gz"):
+        raise DataError(f"{file} is not compressed, as its name says: rename it without .gz.", file=file)
     if start[:2] == _GZIP_MAGIC:
         if not file.lower().endswith(".gz"):
             raise DataError(f"{file} is compressed with gzip: give it a name that ends in .gz.", file=file)

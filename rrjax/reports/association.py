@@ -162,14 +162,15 @@ def contradicted(product: Product, counts: Any) -> bool:
     The statistic is the smallest estimate over its standard error, simulated at the likeliest table. Each column alone
     may look sound: reports that are copied from another column, or randomized with its random numbers.
     """
-    if product.num_categories > MOST_DENSE_CELLS or not all(isinstance(x, RandomizedResponse) for x in product.columns):
+    columns = [each for each in product.columns if isinstance(each, RandomizedResponse)]
+    if product.num_categories > MOST_DENSE_CELLS or len(columns) < len(product.columns):
         return False
     shape = product.shape
     whole = np.asarray(counts)[tuple(map(slice, shape))].astype(np.float64)
     number = int(whole.sum())
     if number == 0:
         return False
-    rates = [each.rates_by(math.expm1) for each in product.columns]
+    rates = [each.rates_by(math.expm1) for each in columns]
     laws = [law.q + law.d * np.eye(size) for law, size in zip(rates, shape, strict=True)]
     theta = np.asarray(rrjax.ibu(product.mixture_of_counts(counts), accelerate="newton").theta, np.float64)
     law = _along(laws, theta.reshape(shape)[None])[0]

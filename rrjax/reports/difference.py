@@ -200,8 +200,8 @@ def _of_sample(
     difference, error = estimates[0, 0] - estimates[1, 0], np.where(errors > 0, errors, np.nan)
     half = -stdtrit(degrees, (1 - level) / 2 / num_tests) * error
     chances = 2 * stdtr(degrees, -np.abs(difference / error))
-    limits = (np.clip(end, -1, 1) for end in (difference - half, difference + half))
-    return DifferenceTest(*limits, np.minimum(chances * num_tests, 1))
+    lower, upper = (np.clip(end, -1, 1) for end in (difference - half, difference + half))
+    return DifferenceTest(lower, upper, np.minimum(chances * num_tests, 1))
 
 
 @in_float64
@@ -280,17 +280,17 @@ def test_difference(
     masks: list[Any] = [each.levels[0][2] for each in surveys]
     counts: list[list[Part]] = []
     if by is not None:
-        levels, number = ([], 0) if surveys else parts_of(first, by)
-        of_levels = surveys[0].levels[1:] if surveys else [(each.level, each.num_reports, each) for each in levels[1:]]
-        if len(of_levels) != 2:
-            problem = f"has {form.number(len(of_levels), 'level', 'levels')} with reports, and two are compared"
+        levels: list[tuple[str, Any]] = [(each[0], each[2]) for each in surveys[0].levels[1:]] if surveys else []
+        if isinstance(first, Reports) and not surveys:
+            of_levels, number = parts_of(first, by)
+            notes, rates = rows_left_out(number, [by]), first.rates
+            levels = [(each.level, [_part(_support_of(each.data), each.num_reports, rates)]) for each in of_levels[1:]]
+        if len(levels) != 2:
+            problem = f"has {form.number(len(levels), 'level', 'levels')} with reports, and two are compared"
             raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
-        told, sizes, masks = (list(each) for each in zip(*of_levels, strict=True))
-        second = first
-        if not surveys:
-            notes = rows_left_out(number, [by])
-            counts = [[_part(_support_of(each.data), each.num_reports, first.rates)] for each in masks]
-        _ = first.contradicted  # which warns
+        told, both = (list(each) for each in zip(*levels, strict=True))
+        counts, masks = ([], both) if surveys else (both, [])
+        _, second = given[0].contradicted, first  # which warns
     elif second is None:
         notes = left_out(first.counted) if isinstance(first, ByRespondentReports) else []
         first, second, told = _halves(first)
@@ -317,7 +317,7 @@ def test_difference(
         counts = counts or [_counted(each) for each in sides]
         sizes = [sum(int(part.num_users) for part in side) for side in counts]
         estimates = np.stack([_unbiased(each) for each in counts])
-        errors, test = np.hypot(*estimates[:, 1]), share_differences(*counts, level, num_tests)
+        errors, test = np.hypot(*estimates[:, 1]), share_differences(counts[0], counts[1], level, num_tests)
     numbers, two = (sizes[0], sizes[1]), (called[0], called[1])
     return Difference(
         first, second, two, numbers, estimates, errors, test, degrees, num_tests, level, by, sample, notes

@@ -24,6 +24,7 @@ from rrjax.reports.comparison import read_truth, true_shares
 from rrjax.reports.kind import Kind
 from rrjax.reports.reading import check_round, in_float64, read_source
 from rrjax.reports.reports import Reports
+from rrjax.reports.reports import simulation as simulation_note
 from rrjax.reports.separate_columns import SeparateColumns
 from rrjax.reports.testing import (
     UNSUSPICIOUS,
@@ -388,7 +389,9 @@ def paired(source: Source, columns: Sequence[str] = (), domains: Sequence[Labels
         own = [apart[each].domain for each in columns]
         _check_domains(name, own, (first, second))
         pairs = count_pairs(source, (columns[0], columns[1]), (own[0], own[1]))
-        return dataclasses.replace(pairs, from_data=(False, False))  # the metadata have all categories
+        simulated = any(apart[each].simulated for each in columns)
+        # The metadata have all categories.
+        return dataclasses.replace(pairs, from_data=(False, False), simulated=simulated)
     if metadata is not None and metadata.round is not None:
         check_round(source, metadata)
     return count_pairs(source, (columns[0], columns[1]), (first, second))
@@ -411,7 +414,8 @@ def independence_of(data: Reports | Pairs, simulation: Simulation, columns: Sequ
     epsilon, reports, notes, more, about = None, [], [], {}, ""
     if isinstance(data, Pairs):
         columns, counts, number = data.columns, data.counts, int(data.counts.sum())
-        notes = [
+        notes = simulation_note(data.simulated)
+        notes += [
             f"The categories of {name!r} were taken from the data; {option('domains', '--domain')} names them."
             for name, from_data in zip(columns, data.from_data, strict=True)
             if from_data

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import math
 import os
 import platform
+import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -53,6 +55,8 @@ _ATTRIBUTES = {
     "users": "digests of the users given",
     "distributions": "digests of the distributions",
 }
+SPARE_BYTES = 1 << 20
+"""Room for what a file of NetCDF has beside its numbers."""
 _RANKING = (
     "Rankings: in how many configurations an estimator is the best, is within 10 % of the best, and is the worst; the "
     "geometric mean over the configurations of its ratio to the best, ± the standard error; how many of its paired "
@@ -142,6 +146,8 @@ def write_dataset(folder: Path, name: str, dataset: xr.Dataset) -> list[Path]:
 
     files = [folder / f"{name}.nc"]
     with replacing(files[0]) as aside:
+        if shutil.disk_usage(folder).free < dataset.nbytes + SPARE_BYTES:  # HDF5 on a full disk crashes at the end
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         dataset.to_netcdf(aside, engine="h5netcdf")
     plain = [variable for variable in dataset.data_vars if "versus" not in dataset[variable].dims]
     for suffix, variables in (("", plain), ("-differences", [v for v in dataset.data_vars if v not in plain])):

@@ -1,6 +1,7 @@
 """The command line: whole processes for what a user types, the same commands in this process for what goes wrong."""
 
 import importlib
+import io as io_of_python
 import json
 import math
 import os
@@ -380,6 +381,20 @@ def test_a_terminal_without_greek(collection):
     assert done.returncode == 0, done.stderr
 
 
+def test_labels_stay_apart_in_json_for_a_terminal_without_them(monkeypatch):
+    """Question marks would make two labels one."""
+    import rrjax.cli.show
+
+    for encoding, shown in (("ascii", "\\u00e9"), ("latin-1", "é"), ("utf-8", "é")):
+        stream = io_of_python.TextIOWrapper(io_of_python.BytesIO(), encoding=encoding, errors="replace")
+        monkeypatch.setattr(sys, "stdout", stream)
+        rrjax.cli.show.record({"label": "é", "other": "ü"})
+        stream.flush()
+        said = stream.buffer.getvalue().decode(encoding)
+        assert shown in said
+        assert json.loads(said) == {"label": "é", "other": "ü"}
+
+
 @pytest.mark.full
 def test_a_closed_terminal_is_no_error(collection):
     line = f"{sys.executable} -m rrjax estimate reports.parquet --out closed.csv >&- 2>&-"
@@ -388,11 +403,29 @@ def test_a_closed_terminal_is_no_error(collection):
 
 
 @pytest.mark.full
-def test_a_full_terminal_is_a_sentence(collection):
-    line = f"{sys.executable} -m rrjax estimate reports.parquet > /dev/full"
+@pytest.mark.parametrize("line", ["estimate reports.parquet", "--help", "--version", "estimate --help"])
+def test_a_full_terminal_is_a_sentence(collection, line):
+    line = f"{sys.executable} -m rrjax {line} > /dev/full"
     done = subprocess.run(["bash", "-c", line], cwd=collection, capture_output=True, timeout=300, check=False)
     assert done.returncode == 3
     assert b"Traceback" not in done.stderr
+
+
+def test_commands_without_sample_say_which_have_it(invoke):
+    Path("c.csv").write_text("said\n" + "yes\nno\n" * 4)
+    flags = (
+        "--column",
+        "said",
+        "--domain",
+        "yes,no",
+        "--mechanism",
+        "cheating-detection",
+        "--parameter",
+        "forced=1/4,3/4",
+    )
+    for command in (["compare"], ["report"], ["test", "fit"]):
+        error = invoke.refuses("--mechanism", *command, "c.csv", *flags)
+        assert "`rrjax estimate` and `rrjax regress` take it, with --sample" in error
 
 
 def test_another_mechanism_is_refused(invoke):

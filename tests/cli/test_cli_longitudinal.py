@@ -377,8 +377,10 @@ def test_ids_that_are_one_number_in_the_next_round(week, before, now):
     assert week(*line(9))[0] == 0
     memo = Path("memo.parquet").read_bytes()
     Path("day9.csv").write_text(f"id,app\n{now},maps\n")
-    assert week(*other(9))[0] == 3
-    assert (week.error.column, week.error.value) == ("id", now)
+    code, _, error = week(*other(9))
+    assert (code, week.error.column, week.error.value) == (3, "id", None)
+    assert f": {now} for {before}" not in error  # logs keep messages
+    assert f": {now} for {before}" in week(*other(9), "--show-values")[2]
     assert Path("memo.parquet").read_bytes() == memo
 
 

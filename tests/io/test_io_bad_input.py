@@ -172,6 +172,16 @@ def test_bad_counts(tmp_path, bad):
     refused(lambda: read_counts(Source(path), "n"), path, column="n", row=2, value=bad or None)
 
 
+def test_counts_with_a_point_between_thousands_are_refused(tmp_path):
+    """Where other counts show that the point is a decimal one, it is."""
+    path = written(tmp_path / "a.csv", "label;n\nx;12.000\ny;7\nz;4.000\n")
+    source = Source(path, delimiter=";")
+    assert "thousand" in refused(lambda: read_counts(source, "n"), path, column="n")
+    for other, number in (("0.000", 0), ("1200.000", 1200)):
+        written(tmp_path / "a.csv", f"label;n\nx;12.000\ny;{other}\n")
+        assert read_counts(source, "n").counts.tolist() == [12, number]
+
+
 @pytest.mark.parametrize("large", ["99999999999999999999", "9223372036854775808", "+99999999999999999999.0"])
 def test_counts_that_are_too_large(tmp_path, large):
     path = written(tmp_path / "a.csv", f"label,n\nx,3\ny,{large}\n")
@@ -274,6 +284,11 @@ def test_text_that_is_not_utf_8_in_parquet(tmp_path):
     message = refused(lambda: count_reports(path), path)
     assert "not UTF-8" in message
     assert "damaged" not in message
+
+
+def test_a_name_of_gzip_on_a_plain_file(tmp_path):
+    path = written(tmp_path / "a.csv.gz", "a\n1\n2\n")
+    assert "rename it without .gz" in refused(lambda: count_reports(Source(path)), path)
 
 
 @pytest.mark.long

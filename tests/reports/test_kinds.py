@@ -201,6 +201,13 @@ def test_answers_are_shown_and_are_tables(survey):
 
 
 @pytest.mark.full
+def test_a_test_of_simulated_columns_says_that_they_are(survey):
+    for name, number in (("sampled", 1), ("all", 0)):
+        test = rrjax.reports.test_independence(rrjax.read(f"{name}.parquet"), ["smokes", "coin"], draws=99)
+        assert sum("simulation" in warning for warning in test.warnings) == number
+
+
+@pytest.mark.full
 def test_answers_are_drawn(survey):
     pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")
     reports = rrjax.read("all.parquet")
