@@ -82,7 +82,8 @@ class EmpiricalBayes(NamedTuple):
         theta: `[K]`, the estimate, on the simplex.
         variances: `[K]`, posterior variances of the shares. They include the error of the prior, and the condition that
             the shares sum to one. If `undetermined`, they are wide: mean squares of the shares around the estimate, by
-            what each count alone says.
+            what each count alone says. They average over all categories: of a few present ones among many that are
+            empty, 1.96 deviations cover four in five. `rrjax.inference.intervals` covers each.
         atoms: `[M]`, shares in rising order, from zero; one is the equal share, 1/K.
         weights: `[M]`, the prior: the part of the categories with about such a share.
         gap: Scalar, nats, to rounding: an upper bound of the distance of the least smoothed maximum likelihood prior of
