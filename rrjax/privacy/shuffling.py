@@ -402,7 +402,7 @@ def lower_pairs(epsilon: float, mechanism: SupportMechanism | None) -> list[Pair
         return [_bystanders(e1, 1 / (e1 + 3), 1 / (e1 + 3), 1 / (e1 + 3))]
     overlap = _overlap(mechanism)
     if overlap is None:  # whether a report supports the first value; all others have the second
-        if not callable(getattr(mechanism, "weights", None)):
+        if not callable(getattr(mechanism, "rates_by", None)):
             raise ArgumentError(
                 f"mechanism must be one whose reports support values, with p and q, such as RandomizedResponse; of "
                 f"{type(mechanism).__name__} it is not known what it leaks",

@@ -124,7 +124,7 @@ def support_only(mechanism):
     class Unnamed:
         name = "of somebody else"
         num_categories = mechanism.num_categories
-        weights = mechanism.weights
+        rates_by = mechanism.rates_by
 
     (pair,) = lower_pairs(mechanism.epsilon, Unnamed)
     return pair
