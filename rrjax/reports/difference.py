@@ -259,7 +259,7 @@ def test_difference(
         >>> asked = rrjax.Reports.of_counts([7, 89], direct, ["yes", "no"])
         >>> found = rrjax.reports.test_difference(indirect, asked).columns
         >>> [round(float(found[name][0]), 4) for name in ("difference", "standard_error", "p_value")]
-        [0.1497, 0.0607, 0.0136]
+        [0.1497, 0.0607, 0.0189]
     """
     check_rate("level", level)
     sample = Sample(weights, strata, clusters, population_size)
