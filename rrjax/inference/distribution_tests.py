@@ -30,8 +30,8 @@ from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 if TYPE_CHECKING:
     from rrjax.mechanisms import ByRespondent
 
-PART_OF_AN_ANSWER = 0.1
-"""Smaller shares, in answers, are estimated as zero."""
+COST_OF_ZERO = 0.01
+"""What G² gains by a share of zero in place of the estimate, below which the share is estimated as zero."""
 NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
 
 
@@ -351,15 +351,22 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
     theta = maximum_likelihood(mechanism.mixture_of_counts(counts))
     numbers, ones = jnp.asarray(counts).astype(theta.dtype), np.ones(mechanism.num_categories, int)
     rows = [each.mixture_of_counts(ones) for each in mechanism.designs]  # each is a multiple of the law of an answer
-    laws = jnp.stack([each.base + each.lift(theta) for each in rows])
-    laws = jnp.maximum(laws / jnp.sum(laws, axis=1, keepdims=True), jnp.finfo(theta.dtype).tiny)
     totals = jnp.sum(numbers, axis=1, keepdims=True)
-    expected = jnp.where(totals > 0, totals, 1) * laws
-    # As in `lack_of_fit`: positive terms with the same total.
-    terms = jnp.where(totals > 0, expected * deviance((numbers - expected) / expected), 0)
-    statistic = jnp.where(jnp.isnan(theta[0]), jnp.nan, 2 * accurate_sum(terms.ravel()))
+
+    def statistic_of(theta):
+        laws = jnp.stack([each.base + each.lift(theta) for each in rows])
+        laws = jnp.maximum(laws / jnp.sum(laws, axis=1, keepdims=True), jnp.finfo(theta.dtype).tiny)
+        expected = jnp.where(totals > 0, totals, 1) * laws
+        # As in `lack_of_fit`: positive terms with the same total.
+        terms = jnp.where(totals > 0, expected * deviance((numbers - expected) / expected), 0)
+        return jnp.where(jnp.isnan(theta[0]), jnp.nan, 2 * accurate_sum(terms.ravel()))
+
+    statistic = statistic_of(theta)
+    # In float32 the maximum is known to some thousandths of a share, so a zero is told by what it costs.
+    without = jnp.where(jnp.eye(theta.shape[0], dtype=bool), 0, theta)
+    without = without / jnp.sum(without, axis=1, keepdims=True)
+    zero = lax.map(statistic_of, without) - statistic < COST_OF_ZERO
     degrees = (jnp.sum(totals > 0) - 1) * (mechanism.num_categories - 1)
-    zero = jnp.maximum(PART_OF_AN_ANSWER / jnp.maximum(jnp.sum(totals), 1), 10 * jnp.finfo(theta.dtype).eps)
-    degrees = jnp.where(degrees > 0, degrees + jnp.sum(theta < zero), 0)
+    degrees = jnp.where(degrees > 0, degrees + jnp.sum(zero), 0)
     chance = jnp.where(degrees > 0, gammaincc(jnp.maximum(degrees, 1) / 2, statistic / 2), 1)
     return DesignFit(theta, statistic, degrees, jnp.where(jnp.isnan(statistic), jnp.nan, chance))

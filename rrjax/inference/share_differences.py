@@ -28,6 +28,8 @@ import numpy as np
 from scipy import special
 
 MAX_ITERS = 100
+ROUNDING = 1e-9
+"""Relative size of the last steps, and distance from ±1 below which a limit is there."""
 LARGEST = 38.0
 """Largest r*; beyond it the tail is zero in float64."""
 SMALLEST = 1e-4
@@ -85,6 +87,7 @@ def share_differences(first: Sequence[Part], second: Sequence[Part], level: floa
         return _root(distance, least, most, start)
 
     lower, upper = limit(upper_tail, r), limit(lower_tail, -r)
+    lower, upper = np.where(lower < -1 + ROUNDING, -1, lower), np.where(upper > 1 - ROUNDING, 1, upper)
     # With the largest difference even so many supports, or with the smallest so few, are too unlikely.
     impossible = (law.r_star(most, upper_tail)[0] > r) | (law.r_star(least, lower_tail)[0] < -r)
     lower, upper = (np.where(impossible, np.nan, each) for each in (lower, upper))
@@ -133,7 +136,8 @@ class _Law(NamedTuple):
         def slope(share):
             mu = of(share)
             first = self.d * (self.number - self.support) / (1 - mu), self.d * self.support / mu
-            second = self.d * self.d * ((self.number - self.support) / (1 - mu) ** 2 + self.support / mu**2)
+            with np.errstate(over="ignore"):
+                second = self.d * self.d * ((self.number - self.support) / (1 - mu) ** 2 + self.support / mu**2)
             return np.sum(first[0] - first[1], axis=0), np.sum(second, axis=0)
 
         return of(_root(slope, low, high, (low + high) / 2))
@@ -185,7 +189,7 @@ def _root(
         with np.errstate(divide="ignore", invalid="ignore"):
             step = x - value / slope
         new = np.where((step > low) & (step < high), step, (low + high) / 2)
-        if np.all(np.abs(new - x) <= 1e-12 * np.maximum(np.abs(x), 1e-3)):
+        if np.all(np.abs(new - x) <= ROUNDING * np.maximum(np.abs(x), 1e-3)):
             return new
         x = new
     return x

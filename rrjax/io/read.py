@@ -244,7 +244,7 @@ def _group_counts(chosen: Scan, counts_column: str, keys: Sequence[str] = ()) ->
         # 12.000 may be twelve thousand; of a table with other decimals, or with none, it is not.
         thousands, decimals = (
             f"coalesce(bool_or(regexp_full_match(trim(amount), '{like}')), false)"
-            for like in ("[1-9][0-9]{0,2}[.]000", "(0|[0-9]{4,})[.]000")
+            for like in ("[+]?[1-9][0-9]{0,2}[.]000", "[+]?(0|[0-9]{4,})[.]000")
         )
         if chosen.scalar(f"SELECT {thousands} AND NOT {decimals} FROM ({chosen.sql})"):
             problem = f"counts in {counts_column!r} are written as 12.000, which may be 12 or twelve thousand"

@@ -292,8 +292,9 @@ def pairs_of(columns: SeparateColumns, level: float) -> Pairs:
     # Holm: the smallest of m p-values times m, the next one times m − 1, and so on, not decreasing.
     largest = 0.0
     for rank, pair in enumerate(sorted(pairs, key=lambda pair: (math.isnan(pair["p_value"]), pair["p_value"]))):
-        largest = max(largest, min(1.0, pair["p_value"] * (len(pairs) - rank)))
-        pair["adjusted_p_value"] = largest
+        own = pair["p_value"] * (len(pairs) - rank)
+        largest = largest if math.isnan(own) else max(largest, min(1.0, own))
+        pair["adjusted_p_value"] = math.nan if math.isnan(own) else largest
     pairs.sort(key=lambda pair: math.inf if math.isnan(pair["cramers_v"]) else -pair["cramers_v"])
     return Pairs(columns, level, pairs)
 
