@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import ArrayLike
 
 import rrjax
 from rrjax import inference
@@ -126,16 +127,23 @@ def all_pairs(columns: SeparateColumns) -> Iterator[tuple[list[str], Product, li
 
 
 def association(
-    names: Sequence[str], product: Product, reports: Sequence[np.ndarray], level: float, *, tested: bool = True
+    names: Sequence[str],
+    product: Product,
+    reports: Sequence[np.ndarray],
+    level: float,
+    *,
+    tested: bool = True,
+    theta: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """The association of two columns with its intervals, as fields of a JSON object.
 
-    `tested` adds the odds ratio, NaN for more than two categories, and the p-value of independence.
+    `theta` is the likeliest table, `[K·L]`, if it is known already. `tested` adds the odds ratio, NaN for more than two
+    categories, and the p-value of independence.
     """
     counts, (rows, width) = product.count(reports), product.shape
     key, key_of_test = jax.random.split(jax.random.key(0))
     draws = min(INTERVAL_DRAWS, max(LEAST_DRAWS, MOST_DRAWN_CELLS // product.num_categories))
-    if contradicted(product, counts):
+    if is_contradicted(product, counts, theta):
         measures = ("cramers_v", "mutual_information", *(["odds_ratio"] * tested))
         unknown = dict.fromkeys((name + end for name in measures for end in ENDS), math.nan)
         return {"columns": list(names)} | unknown | ({"p_value": math.nan} if tested else {}) | {"contradicted": True}
@@ -156,11 +164,12 @@ def association(
     return facts | limits("odds_ratio", ratio) | {"p_value": float(test.p_value)}
 
 
-def contradicted(product: Product, counts: Any) -> bool:
+def is_contradicted(product: Product, counts: ArrayLike, theta: ArrayLike | None = None) -> bool:
     """Whether the unbiased estimate of a cell is further below zero than the reports of any users' values allow.
 
-    The statistic is the smallest estimate over its standard error, simulated at the likeliest table. Each column alone
-    may look sound: reports that are copied from another column, or randomized with its random numbers.
+    `counts` are those of the reports, an axis for each column, `theta` is the likeliest table, which is found if it is
+    not given. The statistic is the smallest estimate over its standard error, simulated at the likeliest table. Each
+    column alone may look sound: reports that are copied from another one, or randomized with its random numbers.
     """
     columns = [each for each in product.columns if isinstance(each, RandomizedResponse)]
     if product.num_categories > MOST_DENSE_CELLS or len(columns) < len(product.columns):
@@ -172,8 +181,9 @@ def contradicted(product: Product, counts: Any) -> bool:
         return False
     rates = [each.rates_by(math.expm1) for each in columns]
     laws = [law.q + law.d * np.eye(size) for law, size in zip(rates, shape, strict=True)]
-    theta = np.asarray(rrjax.ibu(product.mixture_of_counts(counts), accelerate="newton").theta, np.float64)
-    law = _along(laws, theta.reshape(shape)[None])[0]
+    if theta is None:
+        theta = rrjax.ibu(product.mixture_of_counts(counts), accelerate="newton").theta
+    law = _along(laws, np.asarray(theta, np.float64).reshape(shape)[None])[0]
     inverses = [(np.eye(size) - law.q) / law.d for law, size in zip(rates, shape, strict=True)]
     squares = _along([each**2 for each in inverses], law[None])[0]
     error = np.sqrt((squares - _along(inverses, law[None])[0] ** 2) / number)
@@ -198,7 +208,7 @@ def _contradictions(pairs: Iterable[dict[str, Any]]) -> list[str]:
     odd = [named(pair) for pair in pairs if pair.get("contradicted")]
     said = (
         f"The reports of {', '.join(odd)} contradict their mechanisms together: some pairs of values come less often "
-        "than any users allow. Were both columns randomized independently? Do not use their joint estimates."
+        "than any users allow. Was each column randomized by itself? Do not use their joint estimates."
     )
     return [said] * bool(odd)
 
@@ -451,8 +461,10 @@ def joint_of(columns: SeparateColumns, level: float) -> JointShares:
     mixture = product.mixture_of_counts(counts)
     likeliest = rrjax.ibu(mixture, accelerate="newton" if dense else "anderson")
     shares = {"closest": rrjax.joint_bayes(mixture, product.shape)} if dense else {}
-    of_two = association(columns.names, product, columns.reports, level) if len(columns.names) == 2 else None
-    odd = contradicted(product, counts) if of_two is None else "contradicted" in of_two
+    of_two = None
+    if len(columns.names) == 2:
+        of_two = association(columns.names, product, columns.reports, level, theta=likeliest.theta)
+    odd = is_contradicted(product, counts, likeliest.theta) if of_two is None else "contradicted" in of_two
     return JointShares(
         columns,
         level,

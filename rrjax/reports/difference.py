@@ -12,7 +12,7 @@ import numpy as np
 from rrjax.data.errors import check_rate, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.inference.marginal_tests import num_tests_of
-from rrjax.inference.share_differences import DifferenceTest, Part, share_differences
+from rrjax.inference.share_differences import DifferenceTest, PartCounts, share_differences
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.by_respondent import ByRespondentReports
@@ -161,7 +161,7 @@ def _parts(side: Side) -> list[Reports]:
     return list(side.parts.values()) if isinstance(side, Groups) else [side]
 
 
-def _counted(parts: list[Reports]) -> list[Part]:
+def _counted(parts: list[Reports]) -> list[PartCounts]:
     """The support counts of the parts of a side; their estimates are weighted by their precision."""
     weight = np.asarray([each.precision for each in parts])
     return [
@@ -174,12 +174,12 @@ def _support_of(data: Any) -> np.ndarray:
     return np.asarray(data.support if isinstance(data, Tally) else data)
 
 
-def _part(support: np.ndarray, number: int, rates: Any, weight: float = 1.0) -> Part:
+def _part(support: np.ndarray, number: int, rates: Any, weight: float = 1.0) -> PartCounts:
     q, d = (np.broadcast_to(np.asarray(each, np.float64), support.shape) for each in (rates.q, rates.d))
-    return Part(support.astype(np.float64), float(number), q, d, weight)
+    return PartCounts(support.astype(np.float64), float(number), q, d, weight)
 
 
-def _unbiased(parts: list[Part]) -> np.ndarray:
+def _unbiased(parts: list[PartCounts]) -> np.ndarray:
     """The weighted mean of the inversions of parts, and its standard errors, `[2, K]`."""
     shares, variances = [], []
     for support, number, q, d, weight in parts:
@@ -278,7 +278,7 @@ def test_difference(
         raise refusal(asked[0], problem)
     surveys = [Surveyed.of(each, by, sample) for each in given if asked]
     masks: list[Any] = [each.levels[0][2] for each in surveys]
-    counts: list[list[Part]] = []
+    counts: list[list[PartCounts]] = []
     if by is not None:
         levels: list[tuple[str, Any]] = [(each[0], each[2]) for each in surveys[0].levels[1:]] if surveys else []
         if isinstance(first, Reports) and not surveys:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rrjax.inference.share_differences import Part, share_differences
+from rrjax.inference.share_differences import PartCounts, share_differences
 
 CASES = {
     "few beside many": ((6, 0.269, 0.462), (300, 0.269, 0.462)),
@@ -17,7 +17,7 @@ CASES = {
 
 def part(support, number, q, d, weight=1.0):
     support = np.asarray(support, float)
-    return Part(support, float(number), np.full(support.shape, q), np.full(support.shape, d), weight)
+    return PartCounts(support, float(number), np.full(support.shape, q), np.full(support.shape, d), weight)
 
 
 @pytest.mark.long
