@@ -13,7 +13,7 @@ from rrjax.io.write import CODINGS
 from rrjax.mechanisms import MECHANISMS, PureMechanism
 from rrjax.mechanisms.longitudinal.protocol import Protocol, TwoStages
 from rrjax.mechanisms.table import ABBREVIATIONS, IN_R, TABLE
-from rrjax.reports.two_samples import AMONG
+from rrjax.reports.two_sample_designs import AMONG
 
 PAGE = Path(__file__).with_suffix(".md")
 SIZE, EPSILONS = 1000, (0.5, 1.0, 2.0, 4.0)

@@ -204,7 +204,7 @@ FUNCTIONS = {
     "goodness_of_fit_test of a regression": lambda k, c, t: (
         models.goodness_of_fit_test(models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON).p_value
     ),
-    "fit_hidden": lambda k, c, t: models.fit_hidden(
+    "fit_randomized_covariates": lambda k, c, t: models.fit_randomized_covariates(
         None, [(c // 2 % 2, RandomizedResponse(2, EPSILON))], c % 2, EPSILON, num_categories=2
     ),
     "fit_outcome": lambda k, c, t: models.fit_outcome(t, t[::-1], c % 2, EPSILON, num_categories=2),
@@ -264,8 +264,9 @@ FUNCTIONS = {
 # `jax.random.gamma` cannot be spread, in jax 0.10, nor can loops and sums of the regressions; optax's line search knows
 # no devices.
 REFUSED = {("vmap, explicit", name) for name in (
-    "posterior", "fit_dirichlet", "fit_in_batches", "fit_outcome", "fit_hidden", "goodness_of_fit_test of a regression",
-    "predict", "score_test", "independence_test of pairs", "association", "odds_ratios", "contradiction_test",
+    "posterior", "fit_dirichlet", "fit_in_batches", "fit_outcome", "fit_randomized_covariates",
+    "goodness_of_fit_test of a regression", "predict", "score_test", "independence_test of pairs",
+    "association", "odds_ratios", "contradiction_test",
     "compliance", "unrelated_question", "debias of a channel", "reads subsets", "reads hadamard", "reads planes",
     "collect, subsets", "collect, hadamard", "collect, planes", "collect rounds, local hashing",
     "collect rounds, bit flipping",

@@ -51,9 +51,9 @@ def audit(
     client = _client(randomizer, categories, epsilon)
     _check_work(client, draws)
     with show.status("Drawing reports …"), ending_at_once():
-        found = audit_client(client, num_draws=draws, level=level)
+        audit = audit_client(client, num_draws=draws, level=level)
     if json:
-        show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(found))
+        show.record({"command": "audit", "mechanism": client.name, "parameters": client.parameters} | facts(audit))
         return
     confidence = f"{form.in_full(level)} confidence"
     asked = "" if epsilon is None else f"{epsilon:g} nats asked for, "
@@ -61,30 +61,30 @@ def audit(
         f"{client.name}, K = {client.num_categories:,}: ε = {asked}{client.effective_epsilon:.12g} delivered by its "
         "integers."
     )
-    if found.powerless:
+    if audit.powerless:
         show.say(
-            f"{draws:,} draws are too few to find anything: at least {found.draws_needed:,} are needed before a client "
+            f"{draws:,} draws are too few to find anything: at least {audit.draws_needed:,} are needed before a client "
             f"that hides nothing could be told from one of ε = {client.epsilon:g}, with {confidence}."
         )
     else:
         show.say(
-            f"The reports prove that ε is at least {found.lower:.4f}, with {confidence}: "
+            f"The reports prove that ε is at least {audit.lower:.4f}, with {confidence}: "
             + (
-                f"more than the {found.claimed:.12g} that is claimed. The client is wrong."
-                if found.violated
+                f"more than the {audit.claimed:.12g} that is claimed. The client is wrong."
+                if audit.violated
                 else "no more than is claimed, and nothing speaks against the client."
             )
         )
     # Names of the events 0 to 3: which of the smaller and the larger value a report supports.
-    small, large = sorted((found.likelier, found.other))
+    small, large = sorted((audit.likelier, audit.other))
     names = ("neither of them", f"{large} alone", f"{small} alone", "both")
-    event = " or ".join(names[number] if isinstance(number, int) else str(number) for number in found.event)
-    first, second = found.counts
+    event = " or ".join(names[number] if isinstance(number, int) else str(number) for number in audit.event)
+    first, second = audit.counts
     size = client.num_categories
-    searched = f"all {size:,}" if found.num_values == size else f"{found.num_values:,} of {size:,}"
+    searched = f"all {size:,}" if audit.num_values == size else f"{audit.num_values:,} of {size:,}"
     words = {
         "search": f"of {searched} values, reports tell {small} and {large} apart the most, by a quarter of all reports",
-        "proof": f"of {found.num_draws:,} reports each of the values {found.likelier} and {found.other}, {first:,} and "
+        "proof": f"of {audit.num_draws:,} reports each of the values {audit.likelier} and {audit.other}, {first:,} and "
         f"{second:,} support {event}; the larger the ratio of their chances, the more a report tells, and ε bounds it",
         "limits": "a bound far below the claim shows nothing: other values, or events, may tell more",
     }
@@ -128,7 +128,7 @@ def _check_work(client: Client, draws: int) -> None:
         show.warn([f"{size}: this takes some {60 * hours:,.0f} minutes."])
 
 
-def facts(found: Audit) -> dict[str, object]:
+def facts(audit: Audit) -> dict[str, object]:
     """The audit as fields of a JSON object."""
-    events = [int(number) if isinstance(number, int) else str(number) for number in found.event]
-    return found._asdict() | {"event": events, "violated": found.violated, "powerless": found.powerless}
+    events = [int(number) if isinstance(number, int) else str(number) for number in audit.event]
+    return audit._asdict() | {"event": events, "violated": audit.violated, "powerless": audit.powerless}

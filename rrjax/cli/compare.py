@@ -68,9 +68,9 @@ def compare(
     design.check_one_sample()
     true = other_files(reading, truth, truth_column, truth_format, truth_counts, "--truth")
     with show.status("Counting …"):
-        found = read_any(Files(reports, reading), epsilon, design)
+        known = read_any(Files(reports, reading), epsilon, design)
         shares = None
-        if true is not None and isinstance(found, Reports | Numbers):
-            shares = found.shares_in(true.source, true.reading.counts)
+        if true is not None and isinstance(known, Reports | Numbers):
+            shares = known.shares_in(true.source, true.reading.counts)
     given = {"estimators": estimator, "ordered": ordered, "level": None if level == 0.95 else level}
-    show.deliver(ask(found, "compare", truth=shares, **given), "compare", output)
+    show.deliver(ask(known, "compare", truth=shares, **given), "compare", output)

@@ -37,8 +37,8 @@ def kosarak(path: Path) -> CountedReports:
             pages = every.scalar(f"SELECT count(DISTINCT value) FROM ({every.sql})")
         counted = count_reports(Source(path, format="transactions"), KOSARAK)
         if (counted.num_rows, pages) != (SESSIONS, PAGES):
-            found = f"{number(counted.num_rows, 'session', 'sessions')} and {number(pages, 'page', 'pages')}"
-            problem = f"{found}; Kosarak has {SESSIONS:,} and {PAGES:,}. Download it again."
+            amounts = f"{number(counted.num_rows, 'session', 'sessions')} and {number(pages, 'page', 'pages')}"
+            problem = f"{amounts}; Kosarak has {SESSIONS:,} and {PAGES:,}. Download it again."
             raise DataError.at(str(path), problem)
         return counted
     _verify(path, "kosarak.csv")
@@ -72,9 +72,9 @@ def _of_states(folder: Path, column: str, domain: Domain) -> CountedReports:
             for name, limit in {"k1": "> 16", "k2": "> 100", "k3": "> 0", "k4": ">= 1"}.items()
         )
         groups = f"SELECT TRY_CAST(k0 AS DOUBLE) AS value, count(*) AS times FROM ({rows}) WHERE {adults} GROUP BY 1"
-        found = connection.execute(groups).fetchnumpy()
+        by_value = connection.execute(groups).fetchnumpy()
     first, last = domain.ends
-    values, times = np.ma.filled(found["value"], np.nan), np.asarray(found["times"])
+    values, times = np.ma.filled(by_value["value"], np.nan), np.asarray(by_value["times"])
     outside = ~((values >= first) & (values <= last) & (values == np.floor(values)))
     if outside.any():
         given = f"{times[outside].sum():,} values of {column} are not in {domain.describe()}"
@@ -92,10 +92,10 @@ def _of_states(folder: Path, column: str, domain: Domain) -> CountedReports:
 
 def _state_files(folder: str) -> list[str]:
     for place in (folder, os.path.join(folder, "2018", "1-Year")):
-        found = sorted(glob(os.path.join(escape(place), "psam_p[0-9][0-9].csv*")))
+        files = sorted(glob(os.path.join(escape(place), "psam_p[0-9][0-9].csv*")))
         # Folktables omits the District of Columbia.
-        if found := [file for file in found if not os.path.basename(file).startswith("psam_p11")]:
-            return found
+        if files := [file for file in files if not os.path.basename(file).startswith("psam_p11")]:
+            return files
     raise DataError.at(
         folder,
         "there is no psam_p01.csv, psam_p02.csv, … here or in 2018/1-Year. Give the folder that Folktables downloads "
@@ -107,15 +107,15 @@ def _verify(path: Path, name: str) -> None:
     """Refuses a file that is not the one that was published."""
     file = only_file(Source(path, format="csv"))
     size, digest = DERIVED[name]
-    found = os.path.getsize(file)
-    if found == size:
+    length = os.path.getsize(file)
+    if length == size:
         with open(file, "rb") as stream:
             own = hashlib.file_digest(stream, "sha256").hexdigest()
         if own == digest:
             return
         came, published = f"the SHA-256 {own[:16]}…", f"{digest[:16]}…"
     else:
-        came, published = number(found, "byte", "bytes"), f"{size:,}"
+        came, published = number(length, "byte", "bytes"), f"{size:,}"
     raise DataError(
         f"{file} is not the published {name}: it has {came}, not {published}. Download it again (a repository with "
         "large-file storage hands out a small pointer at first).",

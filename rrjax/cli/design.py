@@ -182,15 +182,15 @@ class SurveyDesign:
     @property
     def given(self) -> dict[str, str]:
         """The parameters as texts, by their names."""
-        found: dict[str, str] = {}
+        parameters: dict[str, str] = {}
         for text in self.parameter or []:
             name, equals, value = text.partition("=")
             name = name.strip().replace("-", "_")
-            if not equals or name in found:
+            if not equals or name in parameters:
                 problem = "is given twice" if equals else "wants NAME=VALUE, such as truth=2/3"
                 raise UsageError.about("--parameter", f"{text}: {problem}", value=text)
-            found[name] = value
-        return found
+            parameters[name] = value
+        return parameters
 
     def _numbers(self, domain: Domain | None) -> dict[str, str]:
         """The parameters that are numbers, those of all answers in the order of the domain."""

@@ -173,17 +173,17 @@ def estimate(
     with show.status("Counting …"):
         kind = {"--epsilon": epsilon, "--mechanism": design.mechanism, "--parameter": design.parameter}
         others = [reading.first_flag(), *(flag for flag, value in kind.items() if value is not None)]
-        found = rappor.read(reports, others)
-        found = found or read_any(Files(reports, reading), epsilon, design, joint.question, sample)
+        known = rappor.read(reports, others)
+        known = known or read_any(Files(reports, reading), epsilon, design, joint.question, sample)
     given = {"estimator": estimator, "ordered": ordered, "same_people": same_people, **confidence.given}
     if joint.question is not None:
-        answer = ask(found, joint.question, columns=joint.columns, **given, **asked.given)
+        answer = ask(known, joint.question, columns=joint.columns, **given, **asked.given)
     elif asked.within is not None:
-        answer = ask(found, "within", **asked.given, **given)
-    elif asked.any() or isinstance(found, Numbers) or rappor.params is not None:
-        alone = isinstance(found, Reports | ByRespondentReports) and not (asked.mean or asked.quantile or asked.group)
+        answer = ask(known, "within", **asked.given, **given)
+    elif asked.any() or isinstance(known, Numbers) or rappor.params is not None:
+        alone = isinstance(known, Reports | ByRespondentReports) and not (asked.mean or asked.quantile or asked.group)
         top = output.top if alone or rappor.params is not None or output.top != Output.top else None
-        answer = ask(found, "statements", **asked.given, top=top, **given)
+        answer = ask(known, "statements", **asked.given, top=top, **given)
     else:
-        answer = ask(found, "shares", **given)
+        answer = ask(known, "shares", **given)
     show.deliver(answer, "estimate", output)

@@ -50,13 +50,13 @@ class KeptPrograms:
         """The program of the key: loaded, or compiled and kept."""
         name = _name(key, work, devices)
         with self.locks.setdefault(name, Lock()):  # threads that need the same program wait for the first one
-            found = _loaded.get(name)
-            if found is None:
-                found = self._found(self._file(name, devices), lower, work, devices)
+            program = _loaded.get(name)
+            if program is None:
+                program = self._program(self._file(name, devices), lower, work, devices)
                 if len(_loaded) >= _MOST_LOADED:
                     _loaded.pop(next(iter(_loaded)), None)
-                _loaded[name] = found
-            return found
+                _loaded[name] = program
+            return program
 
     def _file(self, name: str, devices: Sequence[Any]) -> Path | None:
         """The file of a program; none if it is not kept: only those of one process on a CPU are known to be sound."""
@@ -64,22 +64,24 @@ class KeptPrograms:
             return None
         return self.place / f"{name}-program"
 
-    def _found(self, file: Path | None, lower: Callable[[str], Lowered], work: int, devices: Sequence[Any]) -> Compiled:
+    def _program(
+        self, file: Path | None, lower: Callable[[str], Lowered], work: int, devices: Sequence[Any]
+    ) -> Compiled:
         if file is None:
             return compile_(lower(""), devices[0].platform, work)
         with suppress(Exception):  # there is none, it is damaged, or of no use here: anything may be raised
             return _read(file, devices)
         # An executable from JAX's cache cannot be serialized again: there is none of a new name.
         lowered = lower(f"_{token_hex(8)}")
-        found = compile_(lowered, devices[0].platform, work)
+        program = compile_(lowered, devices[0].platform, work)
         content = None
         with suppress(Exception):  # this version of JAX or XLA, or this program, cannot be serialized
-            content = _serialized(lowered, found)
+            content = _serialized(lowered, program)
         if content is not None:
             with suppress(OSError):  # a full disk: it is compiled again
                 _write(file, content)
                 _trim(file.parent, self.most_bytes)
-        return found
+        return program
 
 
 def _read(file: Path, devices: Sequence[Any]) -> Compiled:
@@ -89,9 +91,9 @@ def _read(file: Path, devices: Sequence[Any]) -> Compiled:
     if uses_lapack:
         # JAX looks LAPACK's functions up when it lowers the first call of one.
         jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), "float32"))
-    found = deserialize_and_load(*content, execution_devices=list(devices))
+    program = deserialize_and_load(*content, execution_devices=list(devices))
     os.utime(file)
-    return found
+    return program
 
 
 def _serialized(lowered: Lowered, program: Compiled) -> bytes | None:

@@ -177,7 +177,7 @@ def read_any(
 ) -> Kind:
     """Counts reports of the kind that flags and metadata tell; `joint` is a question about several columns."""
     from rrjax.reports.reading import columns_of, kind_of
-    from rrjax.reports.two_samples import read_two_samples
+    from rrjax.reports.two_sample_designs import read_two_samples
 
     if files.reading.num_users is not None:
         return read_collection(files, epsilon, design)

@@ -210,8 +210,8 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
     from rrjax.study import StudyError, paper, read_study
 
     if what == "paper":
-        found = paper.study(figures=wish.figure or paper.FIGURES, **wish.changes)
-        jobs = [] if found is None else [Job("study", found, wish.seed or 0)]
+        study = paper.study(figures=wish.figure or paper.FIGURES, **wish.changes)
+        jobs = [] if study is None else [Job("study", study, wish.seed or 0)]
         return jobs + [_of_users(label, users, wish, paper.ESTIMATORS) for label, users in _paper_data(wish)]
     if what == "quick":
         return [Job("study", dataclasses.replace(paper.quick(), **wish.changes), wish.seed or 0)]
@@ -225,22 +225,22 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
         counted = count_source(files.source, files.domain, files.reading.counts)
         return [_of_users(label, counted, wish, (*paper.ESTIMATORS, *paper.ADAPTING), chosen)]
     try:
-        found, arguments = read_study(what)
+        study, arguments = read_study(what)
     except StudyError as error:
         raise io.DataError(str(error), argument=error.argument, file=error.file, value=error.value) from error
     kept = arguments.pop("seed", 0)
-    found = dataclasses.replace(found, **wish.changes) if wish.changes else found
-    return [Job("study", found, kept if wish.seed is None else wish.seed, arguments)]
+    study = dataclasses.replace(study, **wish.changes) if wish.changes else study
+    return [Job("study", study, kept if wish.seed is None else wish.seed, arguments)]
 
 
 def _paper_data(wish: Wish) -> list[tuple[str, CountedReports]]:
     """Reads the data sets of the paper that were given."""
     from rrjax.cli.datasets import acs_income, kosarak
 
-    found = [] if wish.kosarak is None else [("Kosarak", kosarak(wish.kosarak))]
+    data = [] if wish.kosarak is None else [("Kosarak", kosarak(wish.kosarak))]
     if wish.acs_income is not None:
-        found += [(f"ACSIncome {column}", counted) for column, counted in acs_income(wish.acs_income)]
-    return found
+        data += [(f"ACSIncome {column}", counted) for column, counted in acs_income(wish.acs_income)]
+    return data
 
 
 def _of_users(
@@ -261,8 +261,8 @@ def _of_users(
         metrics = [name for name in paper.METRICS if not METRICS[name].whole_reports]
         mechanism = randomizer.made(users.domain) if design else randomizer.name
         given |= {"estimators": kept, "metrics": metrics, "mechanism": {randomizer.name: mechanism}}
-    found = Study(users={label: users.counts}, epsilon=epsilons, **given | wish.changes)
-    return Job(label.lower().replace(" ", "-"), found, wish.seed or 0, users=(label, users))
+    study = Study(users={label: users.counts}, epsilon=epsilons, **given | wish.changes)
+    return Job(label.lower().replace(" ", "-"), study, wish.seed or 0, users=(label, users))
 
 
 def _flag_of(argument: str | None, wish: Wish, machine: Machine) -> str | None:

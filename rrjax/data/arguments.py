@@ -269,10 +269,10 @@ def _check_overflow(counts, name, advice, *, summed):
         fits = abs(extreme) * counts.shape[0] < 2**63
         total = int(counts.sum(dtype=np.int64)) if fits else sum(counts.tolist())
     if max(abs(extreme), total) > limit.max:
-        found = f"hold {extreme}" if abs(extreme) > limit.max else f"add up to {total}"
+        excess = f"hold {extreme}" if abs(extreme) > limit.max else f"add up to {total}"
         raise ArgumentError.about(
             name,
-            f"{found}, more than {limit.dtype.name} can ({limit.max}): enable 64-bit mode (JAX_ENABLE_X64=1){advice}",
+            f"{excess}, more than {limit.dtype.name} can ({limit.max}): enable 64-bit mode (JAX_ENABLE_X64=1){advice}",
         )
 
 

@@ -134,8 +134,8 @@ def difference(first: str, second: str, name: str = "one", other_name: str = "th
     if new:
         return f"{new[0]!r} is a category of {other_name} and not of {name}"
     place = next(index for index, (a, b) in enumerate(zip(labels, others, strict=True)) if a != b)
-    found = f"category {place} is {labels[place]!r} in {name} and {others[place]!r} in {other_name}"
-    return f"both have the same labels, in another order: {found}"
+    where = f"category {place} is {labels[place]!r} in {name} and {others[place]!r} in {other_name}"
+    return f"both have the same labels, in another order: {where}"
 
 
 def _as_range(labels: tuple[str, ...]) -> range | tuple[str, ...]:

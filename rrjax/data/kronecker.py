@@ -95,19 +95,19 @@ def merged(factors: Sequence[Factor]) -> tuple[Factor, ...]:
 
     A product with a matrix is much faster than sums along an axis, and each factor reads the whole table.
     """
-    found: list[Factor] = []
+    blocks: list[Factor] = []
     group: list[Factor] = []
     for factor in factors:
         longer = Kronecker((*group, factor))
         if max(longer.shape) <= SHORT_SUM:
             group.append(factor)
             continue
-        found.extend(_as_matrix(group))
+        blocks.extend(_as_matrix(group))
         group = [factor]
         if max(factor.lift.shape) > SHORT_SUM:
-            found.append(factor)
+            blocks.append(factor)
             group = []
-    return (*found, *_as_matrix(group))
+    return (*blocks, *_as_matrix(group))
 
 
 def _as_matrix(group):
@@ -172,10 +172,10 @@ def _through(tensor, factors, *, transposed):
 
 
 def _outer(vectors):
-    found = vectors[0]
+    product = vectors[0]
     for vector in vectors[1:]:
-        found = found[..., None] * vector
-    return found
+        product = product[..., None] * vector
+    return product
 
 
 @pytree()
@@ -204,10 +204,10 @@ class RowProduct(LinearMap):
         tensor = theta.reshape([each.shape[1] for each in self.rows])
 
         def of_report(rows):
-            found = tensor
+            likelihood = tensor
             for row in rows:
-                found = tensordot(row.astype(theta.dtype), found, 1)
-            return found
+                likelihood = tensordot(row.astype(theta.dtype), likelihood, 1)
+            return likelihood
 
         return lax.map(of_report, self.rows, batch_size=self._block)
 
@@ -255,11 +255,11 @@ class SumOfColumns(LinearMap):
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " U"]:
         table = theta.reshape(self.sizes)
-        found = jnp.zeros(self.sizes, theta.dtype)
+        total = jnp.zeros(self.sizes, theta.dtype)
         for place, scale in enumerate(self.scales.astype(theta.dtype)):
             others = tuple(each for each in range(len(self.sizes)) if each != place)
-            found = found + scale * jnp.sum(table, axis=others, keepdims=True)
-        return found.ravel()
+            total = total + scale * jnp.sum(table, axis=others, keepdims=True)
+        return total.ravel()
 
     def transpose(self, weights: Float[Array, " U"]) -> Float[Array, " K"]:
         return self(weights)  # symmetric

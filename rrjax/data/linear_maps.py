@@ -223,8 +223,8 @@ class Sparse(LinearMap):
         reports = np.repeat(np.arange(len(lengths)), lengths)
         outside = np.flatnonzero((members < 0) | (members >= num_categories))
         if outside.size:
-            found = f"report {reports[outside[0]]} supports category {members[outside[0]]}"
-            raise ArgumentError(f"{found}; categories go from 0 to {num_categories - 1}", argument="supports")
+            problem = f"report {reports[outside[0]]} supports category {members[outside[0]]}"
+            raise ArgumentError(f"{problem}; categories go from 0 to {num_categories - 1}", argument="supports")
         order = np.lexsort((reports, members))  # by category
         twice = np.flatnonzero((np.diff(members[order]) == 0) & (np.diff(reports[order]) == 0))
         if twice.size:

@@ -82,18 +82,18 @@ class Estimator(NamedTuple):
         key = (jax.random.key(0),) if takes_key(self.function) else ()
         return self.function(*key, counts, epsilon)
 
-    def found(self, counts: Any, epsilon: Any, mixture: Any = None) -> tuple[Array, Any]:
+    def with_result(self, counts: Any, epsilon: Any, mixture: Any = None) -> tuple[Array, Any]:
         """The estimate, and the result of `full` or None; a mixture is for estimators of `whole_reports`."""
         if self.full is None:
             return self(counts, epsilon), None
-        found = self.full(counts, epsilon, **({"mixture": mixture} if self.whole_reports else {}))
-        return found.theta, found
+        result = self.full(counts, epsilon, **({"mixture": mixture} if self.whole_reports else {}))
+        return result.theta, result
 
-    def texts(self, counts: Any, found: Any, gap: float) -> tuple[str, str]:
+    def texts(self, counts: Any, result: Any, gap: float) -> tuple[str, str]:
         """The note and the caution for this result and gap; empty if there is none."""
 
         def text(given):
-            return given if isinstance(given, str) else given(counts, found, gap)
+            return given if isinstance(given, str) else given(counts, result, gap)
 
         return text(self.note), text(self.caution)
 
@@ -145,14 +145,14 @@ def _joint_bayes(counts, epsilon=None):
     return laplace.joint_bayes(counts.mixture, counts.product.shape).theta
 
 
-def _ordered_bayes_note(counts, found, gap):
+def _ordered_bayes_note(counts, result, gap):
     return (
         "empirical Bayes in which neighbouring categories have similar shares, as far as the reports support it; the "
-        f"posterior probability that they do is {100 * (1 - float(found.beliefs[0])):.0f}\N{NO-BREAK SPACE}% here"
+        f"posterior probability that they do is {100 * (1 - float(result.beliefs[0])):.0f}\N{NO-BREAK SPACE}% here"
     )
 
 
-def _ibu_caution(counts, found, gap):
+def _ibu_caution(counts, result, gap):
     return "" if gap <= IBU_GAP else f"IBU stopped before its certificate reached {IBU_GAP:g}."
 
 
@@ -169,16 +169,16 @@ def _is_closed(counts):
     return not isinstance(counts, Mixture) or naming_law(counts) is not None
 
 
-def _mle_note(counts, found, gap):
+def _mle_note(counts, result, gap):
     return "maximum likelihood, in closed form" if _is_closed(counts) else _IBU_NOTE
 
 
-def _mle_caution(counts, found, gap):
-    return "" if _is_closed(counts) else _ibu_caution(counts, found, gap)
+def _mle_caution(counts, result, gap):
+    return "" if _is_closed(counts) else _ibu_caution(counts, result, gap)
 
 
-def _empirical_bayes_caution(counts, found, gap):
-    if not found.undetermined:
+def _empirical_bayes_caution(counts, result, gap):
+    if not result.undetermined:
         return ""
     return (
         "The reports hardly distinguish the categories: the estimate rests on general assumptions more than on them. "

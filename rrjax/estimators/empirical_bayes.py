@@ -144,8 +144,8 @@ def empirical_bayes(
 
     Example:
         >>> import rrjax
-        >>> found = rrjax.empirical_bayes([5540, 4510, 3490, 3480, 2980], epsilon=1.0)
-        >>> [round(share, 2) for share in found.theta.tolist()]
+        >>> estimate = rrjax.empirical_bayes([5540, 4510, 3490, 3480, 2980], epsilon=1.0)
+        >>> [round(share, 2) for share in estimate.theta.tolist()]
         [0.5, 0.3, 0.1, 0.1, 0.0]
 
     Note:
@@ -204,8 +204,8 @@ def of_evidence(data: SupportData, estimand: Estimand) -> EmpiricalBayes:
     theta = jnp.maximum(theta, SMALLEST_SHARE / size)
     theta = theta / accurate_sum(theta)
     undetermined = undetermined & data.usable
-    found = EmpiricalBayes(theta, variances, histogram.atoms.share, weights, prior.gap, prior.gain, undetermined)
-    return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else jnp.where(data.usable, leaf, jnp.nan), found)
+    estimate = EmpiricalBayes(theta, variances, histogram.atoms.share, weights, prior.gap, prior.gain, undetermined)
+    return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else jnp.where(data.usable, leaf, jnp.nan), estimate)
 
 
 def given_sum(variances: Float[Array, " B"], weight: Float[Array, " B"]) -> Float[Array, " B"]:
@@ -274,11 +274,11 @@ def isotonic(places: Float[Array, " B"], values: Float[Array, " B"], weight: Flo
     mass = jnp.cumsum(jnp.where(later, weight, 0), axis=1)
     mean = jnp.cumsum(jnp.where(later, weight * values, 0), axis=1) / jnp.where(mass > 0, mass, 1)
     least = lax.cummin(jnp.where(later & (mass > 0), mean, jnp.inf), axis=1, reverse=True)
-    found = jnp.where(weight > 0, jnp.max(jnp.where(later, least, -jnp.inf), axis=0), 0)
+    fitted = jnp.where(weight > 0, jnp.max(jnp.where(later, least, -jnp.inf), axis=0), 0)
     # Equal places have the value of the first, whatever rounding made of them.
     new = places > jnp.append(places[:1], places[:-1])
     first = lax.cummax(jnp.where(new, jnp.arange(places.shape[0]), 0))
-    return jnp.zeros_like(values).at[order].set(take_at(found, first))
+    return jnp.zeros_like(values).at[order].set(take_at(fitted, first))
 
 
 @exportable
@@ -335,8 +335,8 @@ def ordered_bayes(
 
     Example:
         >>> import rrjax
-        >>> found = rrjax.ordered_bayes([150, 172, 190, 215, 221, 208, 195, 170, 155, 148], epsilon=1.0)
-        >>> [round(share, 2) for share in found.theta.tolist()]
+        >>> estimate = rrjax.ordered_bayes([150, 172, 190, 215, 221, 208, 195, 170, 155, 148], epsilon=1.0)
+        >>> [round(share, 2) for share in estimate.theta.tolist()]
         [0.01, 0.05, 0.13, 0.19, 0.22, 0.19, 0.13, 0.06, 0.01, 0.0]
 
     Note:
@@ -378,12 +378,12 @@ def _ordered(data: SupportData, estimand: Estimand) -> OrderedBayes:
     # Departures from a curve that follows every count are as small as the curve makes them: they are no evidence.
     beliefs = jnp.where(curve.interpolates, jnp.asarray([1, 0, 0], beliefs.dtype), beliefs)
     each = [(unordered.theta, unordered.variances)]
-    each += [(_on_simplex(*found), found[1]) for found in (by_curve, by_both)]
+    each += [(_on_simplex(*estimate), estimate[1]) for estimate in (by_curve, by_both)]
     thetas, variances = (jnp.stack(parts) for parts in zip(*each, strict=True))
     theta = matmul(beliefs, thetas)
     theta = theta / jnp.sum(theta)
-    found = OrderedBayes(theta, matmul(beliefs, variances + (thetas - theta) ** 2), beliefs)
-    return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
+    estimate = OrderedBayes(theta, matmul(beliefs, variances + (thetas - theta) ** 2), beliefs)
+    return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), estimate)
 
 
 def _on_simplex(theta, variances):

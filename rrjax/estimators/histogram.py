@@ -332,8 +332,8 @@ def _top(values, number):
     # The rows with the largest maxima hold the largest values.
     _, best = lax.top_k(jnp.max(rows, axis=1), number)
     best = jnp.sort(best)  # so that equal values stay in order within these rows
-    found, place = lax.top_k(rows[best].ravel(), number)
-    return found, best[place // width] * width + place % width
+    largest, place = lax.top_k(rows[best].ravel(), number)
+    return largest, best[place // width] * width + place % width
 
 
 def _warped(noise: Noise, x):
@@ -365,8 +365,8 @@ def log_likelihoods(noise: Noise, excess: Float[Array, " B"], atoms: Atoms) -> F
     x = noise.x_of_excess(excess)
     nearest = jnp.clip(x, 0, noise.x_of_share(1.0))
     wide = widened_normal_loglik((x - nearest) ** 2 - (x - _own_x(noise, atoms)) ** 2, atoms.variance)
-    found = noise.power * jnp.where(atoms.variance > 0, wide, exact)
-    return found - jnp.max(found, axis=1, keepdims=True)
+    log_likelihood = noise.power * jnp.where(atoms.variance > 0, wide, exact)
+    return log_likelihood - jnp.max(log_likelihood, axis=1, keepdims=True)
 
 
 def _own_x(noise: Noise, atoms: Atoms):

@@ -205,8 +205,8 @@ def joint_bayes(mixture: Mixture, shape: Sequence[int]) -> JointBayes:
         >>> import jax, rrjax
         >>> product = rrjax.mechanisms.Product([rrjax.RandomizedResponse(2, 1.0), rrjax.RandomizedResponse(3, 1.0)])
         >>> values = [0] * 6000 + [1] * 2000, ([0] * 3000 + [2] * 1000) * 2
-        >>> found = rrjax.joint_bayes(product.mixture(product.randomize(jax.random.key(0), values)), product.shape)
-        >>> [[round(t, 1) for t in row] for row in found.theta.reshape(product.shape).tolist()]
+        >>> estimate = rrjax.joint_bayes(product.mixture(product.randomize(jax.random.key(0), values)), product.shape)
+        >>> [[round(t, 1) for t in row] for row in estimate.theta.reshape(product.shape).tolist()]
         [[0.6, 0.0, 0.1], [0.1, 0.0, 0.1]]
 
     Note:

@@ -324,10 +324,10 @@ def _certificate(theta, counts, epsilon):
         return _at_once(theta, _slopes(theta, weights, e1, e1 * scale, True), lost).times(1 / (total * scale))
 
     read = by_platform(cpu=of_shares, elsewhere=of_counts)
-    found = _judged(read, 16 * jnp.finfo(theta.dtype).eps * read.steepest)
-    on_simplex = found.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
-    distance = jnp.where(on_simplex, _distance(read, found.gap, e1, theta.shape[0]), found.l1_bound)
-    return jax.tree.map(lambda each: jnp.where(usable, each, jnp.nan), found._replace(l1_bound=distance))
+    judged = _judged(read, 16 * jnp.finfo(theta.dtype).eps * read.steepest)
+    on_simplex = judged.simplex_violation <= jnp.sqrt(jnp.finfo(theta.dtype).eps)
+    distance = jnp.where(on_simplex, _distance(read, judged.gap, e1, theta.shape[0]), judged.l1_bound)
+    return jax.tree.map(lambda each: jnp.where(usable, each, jnp.nan), judged._replace(l1_bound=distance))
 
 
 def _lost(theta, e1):
@@ -357,9 +357,9 @@ def _judged(read, rounding):
     gap = jnp.log1p(steepest + rounding) * (1 + 128 * jnp.finfo(rounding.dtype).eps)
     violation = jnp.maximum(jnp.abs(read.total - 1), -read.least)
     stationarity = jnp.maximum(jnp.maximum(read.highest - read.mean, read.mean - read.lowest), 0)
-    found = Certificate(gap, jnp.full_like(gap, jnp.inf), stationarity, steepest, violation)
+    judged = Certificate(gap, jnp.full_like(gap, jnp.inf), stationarity, steepest, violation)
     # XLA's maximum may drop NaN; see `largest`.
-    return jax.tree.map(lambda each: jnp.where(jnp.isnan(read.mean), read.mean, each), found)
+    return jax.tree.map(lambda each: jnp.where(jnp.isnan(read.mean), read.mean, each), judged)
 
 
 @program

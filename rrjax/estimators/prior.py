@@ -252,13 +252,13 @@ def npmle(
         new, slack, tilt, dual = _step(g, slack, towards, smoothing)
         y = new / g - 1
         tilt = state.tilt + dual * (tilt - state.tilt)
-        found = Mixing(new, slack, tilt, state.done, state.num_iters + 1)
+        after = Mixing(new, slack, tilt, state.done, state.num_iters + 1)
         near = num_counts * matmul(y, matmul(matrix, y)) < LAST_STEP * coarseness
-        gap = num_counts * gap_of(table, w, smoothing, t, found)
-        found = found._replace(done=near & (gap < largest_gap))
+        gap = num_counts * gap_of(table, w, smoothing, t, after)
+        after = after._replace(done=near & (gap < largest_gap))
         usable = jnp.all(jnp.isfinite(new)) & jnp.all(new > 0) & jnp.all(slack > 0)
-        last = state._replace(done=jnp.asarray(True), num_iters=found.num_iters)  # rounding allows no more
-        return jax.tree.map(lambda one, other: jnp.where(usable, one, other), found, last)
+        last = state._replace(done=jnp.asarray(True), num_iters=after.num_iters)  # rounding allows no more
+        return jax.tree.map(lambda one, other: jnp.where(usable, one, other), after, last)
 
     start = start._replace(done=jnp.asarray(False), num_iters=jnp.int32(0))
     return lax.while_loop(
@@ -282,23 +282,23 @@ def _step(g, slack, towards, goal):
     return g * (1 + primal * y), (slack + dual * change) * (1 + primal * y), multiplier, dual
 
 
-def gap_of(table, w, smoothing, t, found: Mixing) -> Float[Array, ""]:
+def gap_of(table, w, smoothing, t, mixing: Mixing) -> Float[Array, ""]:
     """An upper bound of the distance of the smoothed log-likelihood from its maximum with this t, per count.
 
     By Jensen's inequality, for weights h with Σ h·t = 0, Σ w·log (Lh/Lg) + Σ b·log (h/g) ≤ S·log (Σ h·D/S), with
     S = 1 + Σ b and D = Lᵀ(w/Lg) + b/g − tilt·t.
     """
-    g = found.weights
+    g = mixing.weights
     total = 1 + jnp.sum(smoothing)
-    slopes = matmul(w / matmul(table, g), table) + smoothing / g - found.tilt * t
+    slopes = matmul(w / matmul(table, g), table) + smoothing / g - mixing.tilt * t
     return total * jnp.log(jnp.max(slopes) / total)
 
 
 def _newton(slopes, factor, g, t):
     """Solves Newton's system by its Cholesky factor, with the two constraints eliminated."""
     sides = jnp.stack([g, g * t], axis=1)
-    found = cholesky_solve(factor, jnp.concatenate([slopes[:, None], sides], axis=1))
-    plain, answers = found[:, 0], found[:, 1:]
+    solutions = cholesky_solve(factor, jnp.concatenate([slopes[:, None], sides], axis=1))
+    plain, answers = solutions[:, 0], solutions[:, 1:]
     missing = jnp.stack([1 - jnp.sum(g), -matmul(g, t)])
 
     def towards(barrier):

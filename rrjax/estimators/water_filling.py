@@ -296,8 +296,8 @@ def _ahead(counts, rule, state):
     levels, total, number = _following(counts, least)
     # The first level that its active counts put the threshold below, else the last one.
     place = jnp.arange(FOLLOWING)
-    found = (number > 0) & rule.exceeded(levels, total, number)
-    chosen = place == jnp.min(jnp.where(found, place, FOLLOWING - 1))
+    exceeded = (number > 0) & rule.exceeded(levels, total, number)
+    chosen = place == jnp.min(jnp.where(exceeded, place, FOLLOWING - 1))
     level, total, number = (jnp.sum(jnp.where(chosen, each, 0), dtype=each.dtype) for each in (levels, total, number))
     level = jnp.maximum(level, least)  # beyond the largest integer it wraps around
     after = rule.exact(total, jnp.maximum(number, 1))
@@ -422,10 +422,10 @@ def _below_threshold(counts, rule, largest):
     if not isinstance(counts.shape[0], int) or counts.shape[0] < MANY_CATEGORIES:  # or a symbol of `jax.export`
         return jnp.full_like(largest, -jnp.inf)
     total, number = _looked(counts, _first_levels(counts))
-    found = rule.weigh(total, jnp.maximum(number, 1), largest)
+    weighed = rule.weigh(total, jnp.maximum(number, 1), largest)
     # The margin covers plain sums; without any number there is no bound.
-    margin = 64 * jnp.finfo(counts.dtype).eps * (jnp.abs(found.level) + jnp.abs(found.rise))
-    return jnp.max(jnp.where(number > 0, found.level - found.rise - margin, -jnp.inf))
+    margin = 64 * jnp.finfo(counts.dtype).eps * (jnp.abs(weighed.level) + jnp.abs(weighed.rise))
+    return jnp.max(jnp.where(number > 0, weighed.level - weighed.rise - margin, -jnp.inf))
 
 
 def _sort_floats(counts, rule):

@@ -183,10 +183,10 @@ def tree_figure(
         near[one].append(other)
         near[other].append(one)
     depths = {name: _depths(near, name) for name in names}
-    if len(cramers_v) != len(names) - 1 or any(len(found) < len(names) for found in depths.values()):
+    if len(cramers_v) != len(names) - 1 or any(len(own) < len(names) for own in depths.values()):
         raise ArgumentError("cramers_v must have the edges of one tree of all names", argument="cramers_v")
     # From the column in the middle to the right; each leaf has a line of its own.
-    depth, lines = min(depths.values(), key=lambda found: max(found.values())), itertools.count()
+    depth, lines = min(depths.values(), key=lambda own: max(own.values())), itertools.count()
     heights: dict[str, float] = {}
     for name in reversed(depth):  # branches before the columns that they begin at
         beyond = [heights[other] for other in near[name] if depth[other] > depth[name]]

@@ -33,7 +33,7 @@ def estimate_figure(
     truth: np.ndarray | None = None,
     limits: tuple[np.ndarray, np.ndarray] | None = None,
     limits_label: str = "interval",
-    found: np.ndarray | None = None,
+    discovered: np.ndarray | None = None,
     top: int = 20,
     title: str = "",
     titles: Mapping[str, str] | None = None,
@@ -50,8 +50,8 @@ def estimate_figure(
         truth: `[K]`, the true shares, if known.
         limits: Two arrays `[K]`, such as `rrjax.inference.intervals` returns; drawn as error bars.
         limits_label: The name of the limits in the legend.
-        found: `[K]`, whether each category is significantly above zero; then its name is bold. Use a criterion that
-            agrees with the limits, such as a lower limit above zero.
+        discovered: `[K]`, whether each category is significantly above zero; then its name is bold. Use a criterion
+            that agrees with the limits, such as a lower limit above zero.
         top: Number of the largest categories to draw.
         title: Title above the figure.
         titles: Titles of estimates in place of their own, such as {"mle_star": "likeliest"}.
@@ -61,7 +61,7 @@ def estimate_figure(
         The figure; `rrjax.figures.save(figure, path)` writes it.
 
     Raises:
-        ArgumentError: Labels, estimates, truth, limits and found are not of one length.
+        ArgumentError: Labels, estimates, truth, limits and discovered are not of one length.
 
     Example:
         >>> import numpy as np, rrjax
@@ -74,7 +74,7 @@ def estimate_figure(
     estimates = {name: np.asarray(theta) for name, theta in estimates.items()}
     first = next(iter(estimates.values()))
     truth = None if truth is None else np.asarray(truth)
-    given: dict[str, Any] = {**estimates, "labels": labels, "truth": truth, "found": found}
+    given: dict[str, Any] = {**estimates, "labels": labels, "truth": truth, "discovered": discovered}
     given |= dict(zip(("the lower limits", "the upper limits"), limits or (None, None), strict=True))
     _check_lengths(len(first), "categories in the first estimate", given)
     styles = styles_of(estimates)
@@ -104,16 +104,16 @@ def estimate_figure(
         look = {"color": style.colour, "markerfacecolor": face, "markersize": 5, "zorder": 3}
         left.plot(theta[largest], place + shift, style.marker, **look, label=name)
     left.set_yticks(place, [shortened(labels[index]) for index in largest])
-    if found is not None:
+    if discovered is not None:
         for text, index in zip(left.get_yticklabels(), largest, strict=True):
-            text.set_fontweight("bold" if found[index] else "normal")
-            text.set_color("black" if found[index] else "0.45")
+            text.set_fontweight("bold" if discovered[index] else "normal")
+            text.set_color("black" if discovered[index] else "0.45")
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     canvas.set_share_ticks(left.xaxis)
     # `found` may come from another criterion than the limits: the words name it.
-    above = found is not None and limits is not None and np.array_equal(found, np.asarray(limits[0]) > 0)
-    bold = "" if found is None else f";\nbold: {'its interval is' if above else 'significantly'} above zero"
+    above = discovered is not None and limits is not None and np.array_equal(discovered, np.asarray(limits[0]) > 0)
+    bold = "" if discovered is None else f";\nbold: {'its interval is' if above else 'significantly'} above zero"
     left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")
     canvas.set_grid(left, "x")
     if right is not None:

@@ -121,9 +121,9 @@ def choose_fonts(figure: Figure) -> None:
             continue
         lacking -= _characters(findfont(text.get_fontproperties()))
         families = list(text.get_fontfamily())
-        while lacking and (found := _font_with(frozenset(lacking))) is not None:
-            families.append(found[0])
-            lacking -= _characters(found[1])
+        while lacking and (font := _font_with(frozenset(lacking))) is not None:
+            families.append(font[0])
+            lacking -= _characters(font[1])
         text.set_fontfamily(list(dict.fromkeys(families)))
         missing |= lacking
     _warn_of(missing)

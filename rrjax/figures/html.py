@@ -133,8 +133,8 @@ def prose(text: object) -> Markup:
         return text
     held = markup(NUMBER_SPACES.sub("\N{NO-BREAK SPACE}", str(text)))
 
-    def code(found: re.Match[str]) -> str:
-        return f"<code>{found[1]}</code>" if found[1] else f'<code class="flag">{found[0]}</code>'
+    def code(match: re.Match[str]) -> str:
+        return f"<code>{match[1]}</code>" if match[1] else f'<code class="flag">{match[0]}</code>'
 
     return Markup(re.sub(r"`([^`]+)`|(?<![\w-])--[a-z][a-z-]*", code, held))
 
@@ -200,8 +200,8 @@ def figure(place: str, picture: Markup, caption: object) -> Markup:
 
 def versions(*packages: str) -> str:
     """The versions of installed packages, and of Python, in words."""
-    found = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    return f"{found}, Python {platform.python_version()}"
+    names = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return f"{names}, Python {platform.python_version()}"
 
 
 def is_page(path: str | os.PathLike[str]) -> bool:

@@ -224,8 +224,8 @@ def _between(reports, first, second):
 def _margin(shares, vectors, users):
     """The unbiased shares of a margin, none below its standard error; their sum is one."""
     plain = einsum("u,uk->k", shares, vectors)
-    found = jnp.maximum(plain, _standard_errors(shares, vectors, users))
-    return found / jnp.sum(found)
+    floored = jnp.maximum(plain, _standard_errors(shares, vectors, users))
+    return floored / jnp.sum(floored)
 
 
 def _standard_errors(shares, vectors, users):
@@ -283,8 +283,8 @@ def _searched(mechanism, counts, reports, vectors, users):
     starts = beginnings(likeliest, jnp.sqrt(_between(1 / misfit.weights, *(each**2 for each in vectors)) / users))
 
     def table(measure, length):
-        found, value = nearest(misfit, starts, measure, length)
-        return found, users * (value - least)
+        nearby, value = nearest(misfit, starts, measure, length)
+        return nearby, users * (value - least)
 
     independent = jnp.sum(likeliest, axis=1)[:, None] * jnp.sum(likeliest, axis=0)
     top = jnp.sqrt(jnp.stack([jnp.ones_like(users), jnp.log(jnp.full_like(users, min(mechanism.shape)))]))
@@ -383,8 +383,8 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         lengths = jnp.stack([value, jnp.minimum(lower, of_v[1]), jnp.maximum(upper, of_v[2])])
         of_line = jax.vmap(lambda length: _information(candidates.table(jnp.int32(1), length)[0]))(lengths)
         nats = jnp.where(lengths < 1, of_line, jnp.log(jnp.asarray(min(unbiased.shape), dtype)))
-    found = Association(_limits(*of_v), _limits(*nats))
-    return jax.tree.map(lambda each: jnp.where(usable, each, jnp.nan), found)
+    estimate = Association(_limits(*of_v), _limits(*nats))
+    return jax.tree.map(lambda each: jnp.where(usable, each, jnp.nan), estimate)
 
 
 def _limits(value, lower, upper):
@@ -449,8 +449,8 @@ def odds_ratios(
     Example:
         >>> import rrjax
         >>> product = rrjax.mechanisms.Product([rrjax.RandomizedResponse(2, 2.0), rrjax.RandomizedResponse(2, 2.0)])
-        >>> found = rrjax.inference.odds_ratios([[3200, 1800], [2100, 2900]], product)
-        >>> print(f"{found.value[1, 1]:.1f}, {found.lower[1, 1]:.1f} to {found.upper[1, 1]:.1f}")
+        >>> ratios = rrjax.inference.odds_ratios([[3200, 1800], [2100, 2900]], product)
+        >>> print(f"{ratios.value[1, 1]:.1f}, {ratios.lower[1, 1]:.1f} to {ratios.upper[1, 1]:.1f}")
         5.0, 4.3 to 5.9
 
     References:
@@ -503,11 +503,11 @@ def _ratios(counts, first, second, miss, reference):
         upper = jnp.where(a > 0, ends[1], jnp.inf)
         value = jnp.where(under > 0, over / jnp.where(under > 0, under, 1), jnp.inf)
         value = jnp.where((over <= 0) & (under <= 0), jnp.nan, value)
-        found = jnp.stack([value, jnp.maximum(lower, 0), upper])
-        return jnp.where((i == r) | (j == s), 1, found)
+        ratio = jnp.stack([value, jnp.maximum(lower, 0), upper])
+        return jnp.where((i == r) | (j == s), 1, ratio)
 
     shape = first.shape[1], second.shape[1]
     places = jnp.indices(shape, dtype=jnp.int32).reshape(2, -1).T
     batch = min(max(1, CELLS_AT_A_TIME // counts.size), places.shape[0])
-    found = lax.map(limits, places, batch_size=batch)
-    return Limits(*jnp.where(usable, found, jnp.nan).T.reshape(3, *shape))
+    ratios = lax.map(limits, places, batch_size=batch)
+    return Limits(*jnp.where(usable, ratios, jnp.nan).T.reshape(3, *shape))

@@ -299,12 +299,12 @@ def _least(function: Callable[[Array], Array], low: Array, high: Array) -> Array
 
     def narrow(_, state):
         low, high, least = state
-        found = jax.vmap(function)(low + (high - low) * inner)
-        best, step = jnp.argmin(found), (high - low) / (SEARCH_PLACES + 1)
+        values = jax.vmap(function)(low + (high - low) * inner)
+        best, step = jnp.argmin(values), (high - low) / (SEARCH_PLACES + 1)
         return (
             low + best.astype(low.dtype) * step,
             low + (best + 2).astype(low.dtype) * step,
-            jnp.fmin(least, found[best]),
+            jnp.fmin(least, values[best]),
         )
 
     state = (low, high, jnp.full_like(low, jnp.inf))

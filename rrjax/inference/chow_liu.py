@@ -150,21 +150,21 @@ class ChowLiuTree:
         below = {place: ([], jnp.ones_like(jnp.asarray(each))) for place, each in enumerate(self.margins)}
 
         def with_own(place):
-            axes, found = below[place]
+            axes, product = below[place]
             if place not in kept:
-                return axes, found
-            return [*axes, place], found[..., None, :] * jnp.eye(self.shape[place], dtype=found.dtype)
+                return axes, product
+            return [*axes, place], product[..., None, :] * jnp.eye(self.shape[place], dtype=product.dtype)
 
         for (u, v), given in reversed(list(zip(self.edges, self.conditionals(), strict=True))):
-            axes, found = with_own(v)
-            found = einsum("...v,uv->...u", found, given)
+            axes, product = with_own(v)
+            product = einsum("...v,uv->...u", product, given)
             others, other = below[u]
             spread = other.reshape(*other.shape[:-1], *(1,) * len(axes), other.shape[-1])
-            below[u] = [*others, *axes], spread * found
+            below[u] = [*others, *axes], spread * product
         root = self.edges[0][0]
-        axes, found = with_own(root)
-        found = einsum("...u,u->...", found, jnp.asarray(self.margins[root]))
-        return jnp.transpose(found, [axes.index(each) for each in kept])
+        axes, product = with_own(root)
+        product = einsum("...u,u->...", product, jnp.asarray(self.margins[root]))
+        return jnp.transpose(product, [axes.index(each) for each in kept])
 
     def probability(self, values: Sequence[ArrayLike]) -> Float[Array, "*s"]:
         """The share of users with these values.
@@ -180,11 +180,11 @@ class ChowLiuTree:
         """
         own = as_columns(tuple(values), self.shape, "values")
         root = self.edges[0][0]
-        found = jnp.asarray(self.margins[root])[own[root]]
+        product = jnp.asarray(self.margins[root])[own[root]]
         for (u, v), given in zip(self.edges, self.conditionals(), strict=True):
-            found = found * given[own[u], own[v]]
+            product = product * given[own[u], own[v]]
         inside = [(each >= 0) & (each < size) for each, size in zip(own, self.shape, strict=True)]
-        return jnp.where(jnp.all(jnp.stack(inside), axis=0), found, jnp.nan)
+        return jnp.where(jnp.all(jnp.stack(inside), axis=0), product, jnp.nan)
 
     def draw(self, key: Array, num_users: int) -> tuple[Int[Array, " N"], ...]:
         """The values of synthetic users, drawn from the tree.
@@ -203,10 +203,10 @@ class ChowLiuTree:
         num_users = as_integer(num_users, "num_users", 1)
         keys = jax.random.split(key, len(self.margins))
         root = self.edges[0][0]
-        found = {root: _drawn(keys[root], jnp.cumsum(jnp.asarray(self.margins[root])), num_users)}
+        columns = {root: _drawn(keys[root], jnp.cumsum(jnp.asarray(self.margins[root])), num_users)}
         for (u, v), given in zip(self.edges, self.conditionals(), strict=True):
-            found[v] = _drawn(keys[v], jnp.cumsum(given, axis=1)[found[u]], num_users)
-        return tuple(found[place] for place in range(len(self.margins)))
+            columns[v] = _drawn(keys[v], jnp.cumsum(given, axis=1)[columns[u]], num_users)
+        return tuple(columns[place] for place in range(len(self.margins)))
 
 
 def chow_liu_tree(reports: Sequence[ArrayLike], mechanism: Product) -> ChowLiuTree:
@@ -424,13 +424,13 @@ def tree_fit_test(
     table = np.full((number, blocks * size), -1, np.int32)
     table[:, : len(given[0])] = given
     parts = table.reshape(number, blocks, size).swapaxes(0, 1)
-    found = np.asarray(_statistics(key, parts, tree, mechanism.columns, num_draws))
+    statistics = np.asarray(_statistics(key, parts, tree, mechanism.columns, num_draws))
     outside = np.triu(np.ones((number, number), bool), 1)
     for u, v in tree.edges:
         outside[min(u, v), max(u, v)] = False
-    mean = found.mean(axis=0)
+    mean = statistics.mean(axis=0)
     outside &= mean > 0  # else nobody reports both
-    ratios = found / np.where(mean > 0, mean, 1)
+    ratios = statistics / np.where(mean > 0, mean, 1)
     freedom = np.outer(np.asarray(kinds) - 1, np.asarray(kinds) - 1)
     sums = (freedom * ratios)[:, outside].sum(axis=1)
 
@@ -438,13 +438,13 @@ def tree_fit_test(
         upper = np.where(outside, values, np.nan)
         return np.where(np.isnan(upper), upper.T, upper)
 
-    results = sums[0], _p_values(sums), of_pairs(ratios[0]), of_pairs(_p_values(found))
+    results = sums[0], _p_values(sums), of_pairs(ratios[0]), of_pairs(_p_values(statistics))
     return TreeFit(*(jnp.asarray(each, float_dtype()) for each in results))
 
 
-def _p_values(found):
+def _p_values(statistics):
     """The share of the statistics that are as large as the first one, itself included; up to rounding."""
-    return (found >= found[0] * (1 - 1e-5)).mean(axis=0)
+    return (statistics >= statistics[0] * (1 - 1e-5)).mean(axis=0)
 
 
 @partial(jax.jit, static_argnums=4)
@@ -533,13 +533,13 @@ def pairs_of(
     A table follows from those of the edges along its path: P(x_w, x_v) = Σ P(x_w, x_u)·P(x_v | x_u).
     """
     arrays, order = [jnp.asarray(each) for each in tables], [edges[0][0]]
-    found = jnp.diag(jnp.sum(arrays[0], axis=1))
+    block = jnp.diag(jnp.sum(arrays[0], axis=1))
     for (u, v), table in zip(edges, arrays, strict=True):
         start = sum(shape[place] for place in order[: order.index(u)])
-        beside = matmul(found[:, start : start + shape[u]], _given_first(table))
+        beside = matmul(block[:, start : start + shape[u]], _given_first(table))
         own = jnp.diag(jnp.sum(beside[start : start + shape[u]], axis=0))
-        found = jnp.block([[found, beside], [beside.T, own]])
+        block = jnp.block([[block, beside], [beside.T, own]])
         order.append(v)
     starts = np.cumsum([0, *(shape[place] for place in order)])
     rows = np.concatenate([starts[order.index(place)] + np.arange(size) for place, size in enumerate(shape)])
-    return found[rows][:, rows]
+    return block[rows][:, rows]

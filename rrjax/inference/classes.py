@@ -107,11 +107,11 @@ def class_quantiles(
         >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
         >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
         >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
-        >>> found = rrjax.inference.class_quantiles(seconds, labels, design, 0.75)
-        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in found))]
+        >>> intervals = rrjax.inference.class_quantiles(seconds, labels, design, 0.75)
+        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in intervals))]
         ['2.53 (2.48 to 2.61)', '5.14 (4.92 to 5.29)']
-        >>> found = rrjax.inference.class_quantiles(seconds, labels, design, 0.75, reference=0)
-        >>> print(f"slower by {found.value[1]:.2f} ({found.lower[1]:.2f} to {found.upper[1]:.2f})")
+        >>> intervals = rrjax.inference.class_quantiles(seconds, labels, design, 0.75, reference=0)
+        >>> print(f"slower by {intervals.value[1]:.2f} ({intervals.lower[1]:.2f} to {intervals.upper[1]:.2f})")
         slower by 2.61 (2.37 to 2.77)
 
     References:
@@ -172,8 +172,8 @@ def class_means(
         >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
         >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
         >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
-        >>> found = rrjax.inference.class_means(seconds, labels, design)
-        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in found))]
+        >>> intervals = rrjax.inference.class_means(seconds, labels, design)
+        >>> [f"{v:.2f} ({a:.2f} to {b:.2f})" for v, a, b in zip(*(each.tolist() for each in intervals))]
         ['1.99 (1.92 to 2.05)', '3.93 (3.75 to 4.13)']
 
     References:
@@ -225,8 +225,8 @@ def class_cdf(
         >>> seconds = np.random.default_rng(1).gamma(4.0, np.where(slow, 1.0, 0.5))
         >>> design = rrjax.mechanisms.Coin(2, rate=0.4)
         >>> labels = design.randomize(jax.random.key(0), slow.astype(int))
-        >>> found = rrjax.inference.class_cdf(seconds, labels, design, 2.5)
-        >>> [f"{v:.3f} ({a:.3f} to {b:.3f})" for v, a, b in zip(*(each.tolist() for each in found))]
+        >>> intervals = rrjax.inference.class_cdf(seconds, labels, design, 2.5)
+        >>> [f"{v:.3f} ({a:.3f} to {b:.3f})" for v, a, b in zip(*(each.tolist() for each in intervals))]
         ['0.735 (0.712 to 0.757)', '0.259 (0.210 to 0.306)']
 
     References:
@@ -358,10 +358,10 @@ def _quantiles(values, order, weights, inside, of_each, quantile, z, reference):
         lower = jnp.where(jnp.any(last & (s >= -reach), axis=0), lower, -jnp.inf)
         upper = jnp.where(jnp.any(last & (s <= reach), axis=0), upper, jnp.inf)
         value = jnp.where(size > 0, value, jnp.nan)
-        found = tuple(jnp.where(none, jnp.nan, each) for each in (value, lower, upper))
+        limits = tuple(jnp.where(none, jnp.nan, each) for each in (value, lower, upper))
         if reference is None:
-            return found
-        return _differences(weights * jnp.where(values[:, None] <= value, 1 - part, -part), reference, *found)
+            return limits
+        return _differences(weights * jnp.where(values[:, None] <= value, 1 - part, -part), reference, *limits)
 
     return lax.map(one, quantile) if quantile.ndim else one(quantile)
 
@@ -382,8 +382,8 @@ def _means(values, weights, inside, z, reference):
     )
     none = jnp.isnan(quadratic)
     value, *limits = jnp.where(size > 0, total / size, jnp.nan), *(jnp.where(none, jnp.nan, each) for each in limits)
-    found = [centre + each for each in (value, *limits)]
-    return found if reference is None else _differences(weights * (away - value), reference, *found)
+    intervals = [centre + each for each in (value, *limits)]
+    return intervals if reference is None else _differences(weights * (away - value), reference, *intervals)
 
 
 def _differences(terms, reference, value, lower, upper):

@@ -91,8 +91,8 @@ def difference(
     Example:
         >>> import rrjax
         >>> before, after = [5_200, 2_900, 1_000, 900], [2_400, 1_700, 1_250, 1_150]
-        >>> found = rrjax.inference.difference(after, before, (1.0, 2.0), values=[0, 1, 2, 3])
-        >>> print(f"{found.value:.3f} ± {found.standard_error:.3f}, {found.lower:.3f} to {found.upper:.3f}")
+        >>> estimate = rrjax.inference.difference(after, before, (1.0, 2.0), values=[0, 1, 2, 3])
+        >>> print(f"{estimate.value:.3f} ± {estimate.standard_error:.3f}, {estimate.lower:.3f} to {estimate.upper:.3f}")
         0.128 ± 0.049, -0.017 to 0.275
 
     References:
@@ -155,8 +155,8 @@ def stratified(
     Example:
         >>> import rrjax
         >>> counts = [[520, 290, 100, 90], [2_400, 1_700, 1_250, 1_150]]
-        >>> found = rrjax.inference.stratified(counts, 2.0, shares=[0.8, 0.2], values=[0, 1, 2, 3])
-        >>> print(f"{found.value:.3f} ± {found.standard_error:.3f}, {found.lower:.3f} to {found.upper:.3f}")
+        >>> estimate = rrjax.inference.stratified(counts, 2.0, shares=[0.8, 0.2], values=[0, 1, 2, 3])
+        >>> print(f"{estimate.value:.3f} ± {estimate.standard_error:.3f}, {estimate.lower:.3f} to {estimate.upper:.3f}")
         0.432 ± 0.040, 0.307 to 0.568
 
     References:
@@ -233,8 +233,8 @@ def _sum_of_intervals(collections, epsilons, weights, values, level, mechanisms,
         linear_functional(one, epsilon, values=values, level=own, method=method, mechanism=mechanism, **how)
         for one, epsilon, mechanism in zip(collections, epsilons, mechanisms, strict=True)
     ]
-    found, errors, lower, upper = (jnp.stack(leaves) for leaves in zip(*each, strict=True))
-    value, error = jnp.sum(weights * found), jnp.sqrt(jnp.sum((weights * errors) ** 2))
+    estimates, errors, lower, upper = (jnp.stack(leaves) for leaves in zip(*each, strict=True))
+    value, error = jnp.sum(weights * estimates), jnp.sqrt(jnp.sum((weights * errors) ** 2))
     if method == "normal":
         ends = jnp.min(jnp.asarray(values)), jnp.max(jnp.asarray(values))
         lower, upper = (jnp.where(jnp.isnan(lower), jnp.nan, end) for end in ends)
@@ -277,5 +277,5 @@ def _combined(data, weights, c, miss, method, estimand, kind):
     lower = jnp.where(jnp.any(jnp.isnan(ranges[0]) & (weights != 0)), jnp.nan, lower)
     usable = jnp.all(data.usable) & scale.usable & (miss > 0) & (miss < 1)
     usable = usable & jnp.all(jnp.isfinite(weights))
-    found = Estimate(value, error, *within(lower, upper, least, most))
-    return scale.mapped(found, usable, jnp.sum(weights))
+    estimate = Estimate(value, error, *within(lower, upper, least, most))
+    return scale.mapped(estimate, usable, jnp.sum(weights))

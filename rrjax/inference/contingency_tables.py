@@ -290,8 +290,8 @@ def _test_equality(key, counts, epsilons, num_draws):
     def statistic(groups):
         return jnp.sum(jax.vmap(lambda row: ratio(row, epsilon, together))(groups.astype(counts.dtype)))
 
-    found = jnp.where(usable, statistic(leveled), jnp.nan)
-    return monte_carlo_test(shuffle, found, shuffled(statistic, leveled, num_draws, "likelihood ratio, permutation"))
+    observed = jnp.where(usable, statistic(leveled), jnp.nan)
+    return monte_carlo_test(shuffle, observed, shuffled(statistic, leveled, num_draws, "likelihood ratio, permutation"))
 
 
 @partial(jax.jit, static_argnums=5)
@@ -312,9 +312,9 @@ def _test_independence(key, counts, num_draws):
     def pearson(counts):
         return jnp.sum((counts.astype(dtype) - expected) ** 2 / jnp.where(expected > 0, expected, 1))
 
-    found = jnp.where(usable, pearson(counts), jnp.nan)
+    observed = jnp.where(usable, pearson(counts), jnp.nan)
     null = shuffled(pearson, counts, num_draws, "Pearson, permutation")
-    return monte_carlo_test(key, found, null, rounding=pearson_rounding(found, jnp.sum(rows)))
+    return monte_carlo_test(key, observed, null, rounding=pearson_rounding(observed, jnp.sum(rows)))
 
 
 @partial(jax.jit, static_argnums=3)

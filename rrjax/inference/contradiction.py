@@ -161,10 +161,10 @@ def _test(data: SupportData, mechanism: Mechanism | None) -> ContradictionTest:
         names.append("Chernoff's bounds of rare and of frequent categories")
     least = jnp.min(jnp.stack([summed.p_value, *(part.p_value for part in parts.values())]))
     every = dict.fromkeys(("rare", "even", "frequent"), none) | {"sum_of_shares": summed} | parts
-    found = ContradictionTest(
+    test = ContradictionTest(
         summed.observed, jnp.minimum(len(parts) * least, 1), zero, "; ".join(names), parts=tuple(parts), **every
     )
-    return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), found)
+    return jax.tree.map(lambda leaf: jnp.where(data.usable, leaf, jnp.nan), test)
 
 
 def _test_single(data: SupportData) -> Excess:

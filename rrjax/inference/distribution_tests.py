@@ -339,8 +339,8 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
         >>> import rrjax
         >>> designs = [rrjax.mechanisms.Crosswise(p) for p in (1 / 6, 1 / 4, 3 / 4, 5 / 6)]
         >>> counts = [[114, 58], [104, 68], [72, 98], [71, 121]]
-        >>> found = rrjax.inference.design_fit_test(counts, rrjax.mechanisms.ByRespondent(designs))
-        >>> print(f"{found.theta[0]:.3f}, G² = {found.statistic:.2f} on {found.degrees}, p = {found.p_value:.2f}")
+        >>> test = rrjax.inference.design_fit_test(counts, rrjax.mechanisms.ByRespondent(designs))
+        >>> print(f"{test.theta[0]:.3f}, G² = {test.statistic:.2f} on {test.degrees}, p = {test.p_value:.2f}")
         0.294, G² = 1.03 on 3, p = 0.79
 
     References:

@@ -71,10 +71,10 @@ def fakes_to_overturn(
 
     Example:
         >>> import rrjax
-        >>> found = rrjax.inference.fakes_to_overturn([5_200, 2_900, 1_000, 900], 2.0, category=[0, 2, 3])
-        >>> found.number.tolist(), found.significant.tolist()
+        >>> fakes = rrjax.inference.fakes_to_overturn([5_200, 2_900, 1_000, 900], 2.0, category=[0, 2, 3])
+        >>> fakes.number.tolist(), fakes.significant.tolist()
         ([4649, 14, 125], [True, False, False])
-        >>> print(f"{found.share[1]:.2%}")
+        >>> print(f"{fakes.share[1]:.2%}")
         0.14%
 
     References:
@@ -91,8 +91,8 @@ def fakes_to_overturn(
     support = tally.support[places]
     rates: Any = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, tally.support.shape)[places], tally.rates)
     usable = support_data(tally, None).usable
-    found = _overturned(*with_sharding_of((support, tally.num_users, rates, usable, share, log_level)))
-    return Fakes(*(each.reshape(category.shape) for each in found))
+    fakes = _overturned(*with_sharding_of((support, tally.num_users, rates, usable, share, log_level)))
+    return Fakes(*(each.reshape(category.shape) for each in fakes))
 
 
 def without_fakes(

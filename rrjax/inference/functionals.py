@@ -174,20 +174,20 @@ def _estimate(given, c, miss, method, kind, estimand):
     """From a collection and its integers, the group of an exact interval, the limits of all shares, and the looks."""
     data, whole, group, box, tuned = given
     scale, tail = Scale.of(c), log_tail(miss, None, 1)
-    found = unbiased_estimate(data, scale.unit, kind, estimand)
+    estimate = unbiased_estimate(data, scale.unit, kind, estimand)
     if method == "exact":
         lower, upper = _exact_limits(data, whole, group, tail, tuned, kind, estimand)
     elif method == "normal":
-        lower, upper = normal_limits(found.value, found.standard_error, miss)
+        lower, upper = normal_limits(estimate.value, estimate.standard_error, miss)
     elif box is not None:
         lower, upper = _limits_within(box, scale.unit)
     else:
         spread, kept = spread_of(scale.unit, law_of(data, kind)), jnp.mean(data.rates.d)
         limits, looks = (conservative_limits, ()) if tuned is None else (any_time_mean_limits, (tuned,))
-        lower, upper = limits(spread, found.value, data.num_users, kept, tail, *looks)
+        lower, upper = limits(spread, estimate.value, data.num_users, kept, tail, *looks)
     usable = data.usable & scale.usable & (miss > 0) & (miss < 1)
     lower, upper = within(lower, upper)
-    return scale.mapped(found._replace(lower=lower, upper=upper), usable, 1)
+    return scale.mapped(estimate._replace(lower=lower, upper=upper), usable, 1)
 
 
 def _exact_group(values, is_tally):
@@ -357,12 +357,12 @@ class Scale(NamedTuple):
         usable = jnp.isfinite(length) & (length > 0)
         return cls(jnp.where(usable, (values - least) / jnp.where(usable, length, 1), 0.5), least, length, usable)
 
-    def mapped(self, found: Estimate, usable: Bool[Array, ""], weight: ArrayLike) -> Estimate:
+    def mapped(self, estimate: Estimate, usable: Bool[Array, ""], weight: ArrayLike) -> Estimate:
         """An estimate for the unit values, mapped to the values; `weight` is the sum of the collections' weights."""
         value, lower, upper = (
-            each * self.length + weight * self.least for each in (found.value, found.lower, found.upper)
+            each * self.length + weight * self.least for each in (estimate.value, estimate.lower, estimate.upper)
         )
-        moved = Estimate(value, found.standard_error * self.length, lower, upper)
+        moved = Estimate(value, estimate.standard_error * self.length, lower, upper)
         return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), moved)
 
 

@@ -112,10 +112,10 @@ def _test_any(data, summed):
     if summed is None:
         return _combined(p_values, statistics, number, data.usable, method)
     method = f"{method}, and bounds of all together"
-    found = _combined(p_values, statistics, number, data.usable, method)
-    whole = jnp.minimum(2 * jnp.minimum(found.p_value, summed), 1)
-    decided = summed < found.p_value
-    return dataclasses.replace(found, p_value=whole, category=jnp.where(decided, -1, found.category))
+    single = _combined(p_values, statistics, number, data.usable, method)
+    whole = jnp.minimum(2 * jnp.minimum(single.p_value, summed), 1)
+    decided = summed < single.p_value
+    return dataclasses.replace(single, p_value=whole, category=jnp.where(decided, -1, single.category))
 
 
 def _every(size):
@@ -295,13 +295,13 @@ def trend_of_tallies(
         place = jnp.where(one, 0, place)
     supported = jnp.take(support, place, axis=1)
     groups = jnp.stack([supported, numbers - supported], axis=1)
-    found = linear_trend(shuffle, groups, usable, times, jnp.zeros((), jnp.int32), draws)
+    trend = linear_trend(shuffle, groups, usable, times, jnp.zeros((), jnp.int32), draws)
     if category is not None:
-        return found
-    p_values = jnp.where((jnp.arange(size) == place) | one, found.p_value, jnp.nan)
-    numbers = place, found.p_value, found.statistic, found.standard_error, p_values, jnp.where(one, 1, size)
+        return trend
+    p_values = jnp.where((jnp.arange(size) == place) | one, trend.p_value, jnp.nan)
+    numbers = place, trend.p_value, trend.statistic, trend.standard_error, p_values, jnp.where(one, 1, size)
     method = f"Cochran–Armitage, permutation, of {_every(size)}"
-    return _as_test(*numbers, method, usable & ~jnp.isnan(found.p_value))
+    return _as_test(*numbers, method, usable & ~jnp.isnan(trend.p_value))
 
 
 def linear_trend(
@@ -330,11 +330,11 @@ def linear_trend(
         variance = pooled[category] * (1 - pooled[category] / number)
         return jnp.where(variance > 0, moved / jnp.sqrt(jnp.where(variance > 0, variance, 1)), 0)
 
-    found = jnp.where(usable, statistic(groups), jnp.nan)
+    observed = jnp.where(usable, statistic(groups), jnp.nan)
     method = "linear trend of all shares" if category is None else "Cochran–Armitage"
     null = shuffled(lambda groups: jnp.abs(statistic(groups)), groups, num_draws, f"{method}, permutation")
-    rounding = pearson_rounding(found if category is None else jnp.ones_like(found), number)
-    return dataclasses.replace(monte_carlo_test(key, jnp.abs(found), null, rounding=rounding), statistic=found)
+    rounding = pearson_rounding(observed if category is None else jnp.ones_like(observed), number)
+    return dataclasses.replace(monte_carlo_test(key, jnp.abs(observed), null, rounding=rounding), statistic=observed)
 
 
 def shuffled(statistic: Callable[[Array], Array], counts: Int[Array, "G K"], num_draws: int, method: str) -> Null:

@@ -76,8 +76,8 @@ def monte_carlo_test(
     starts = jnp.arange(chunks, dtype=jnp.uint32) * size
     as_large = jnp.sum(lax.map(count_as_large, starts)).astype(statistic.dtype)
     p_value = (1 + as_large) / (1 + num_draws)
-    found = HypothesisTest(statistic, p_value, jnp.sqrt(p_value * (1 - p_value) / num_draws), null.method)
-    return jax.tree.map(lambda leaf: jnp.where(jnp.isnan(statistic), jnp.nan, leaf), found)
+    test = HypothesisTest(statistic, p_value, jnp.sqrt(p_value * (1 - p_value) / num_draws), null.method)
+    return jax.tree.map(lambda leaf: jnp.where(jnp.isnan(statistic), jnp.nan, leaf), test)
 
 
 def check_draws(num_draws: int, level: float, num_tests: int = 1) -> None:
@@ -151,10 +151,10 @@ def power(
         >>> def two(key, shares=([0.5, 0.3, 0.2], [0.4, 0.4, 0.2])):
         ...     keys = jax.random.split(key)
         ...     return [rrjax.simulate.counts(k, jax.numpy.array(s), 1000, 2.0) for k, s in zip(keys, shares)]
-        >>> found = power(
+        >>> estimate = power(
         ...     jax.random.key(0), two, lambda k, c: equality_test(k, c, 2.0, num_draws=99), num_collections=200
         ... )
-        >>> bool(0.8 < found.power < 0.95)
+        >>> bool(0.8 < estimate.power < 0.95)
         True
     """
     check_key(key)

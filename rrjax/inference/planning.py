@@ -157,16 +157,16 @@ def _users_of_width(rates, share, width, log_tail):
         return ~(_width(number, rates, share, log_tail) <= width)
 
     fewest, most = (jnp.full_like(share, end) for end in (FEWEST_USERS, MOST_USERS))
-    found = bisected(is_wide, fewest, most, BISECTION_STEPS, geometric_mean)[1]
-    return jnp.where(is_wide(most), jnp.inf, jnp.ceil(found))
+    users = bisected(is_wide, fewest, most, BISECTION_STEPS, geometric_mean)[1]
+    return jnp.where(is_wide(most), jnp.inf, jnp.ceil(users))
 
 
-def _tangent_of_users(found, given, tangents):
+def _tangent_of_users(users, given, tangents):
     rates, share, _, log_tail = given
-    found = jnp.where(jnp.isfinite(found), found, jnp.nan)
-    slope = jax.grad(_width)(found, rates, share, log_tail)
+    users = jnp.where(jnp.isfinite(users), users, jnp.nan)
+    slope = jax.grad(_width)(users, rates, share, log_tail)
     _, change = jax.jvp(
-        lambda rates, share, log_tail: _width(found, rates, share, log_tail),
+        lambda rates, share, log_tail: _width(users, rates, share, log_tail),
         (rates, share, log_tail),
         (tangents[0], tangents[1], tangents[3]),
     )

@@ -238,8 +238,8 @@ def _sample(key, counts, epsilon, alpha, num_draws, num_warmup, thin):
 
         return lax.scan(keep, theta, jax.random.split(kept, num_draws))[1]
 
-    found = Posterior.of(jax.vmap(chain)(jax.random.split(key, NUM_CHAINS)))
-    return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), found)
+    posterior = Posterior.of(jax.vmap(chain)(jax.random.split(key, NUM_CHAINS)))
+    return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), posterior)
 
 
 def diagnostics(draws: Float[Array, "chains draws"]) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -351,23 +351,23 @@ def epsilon_for_error(
     left = total - drawing_error(num_categories, estimand)
     if mechanism is RandomizedResponse:
         load = (num_categories - 1) / jnp.where(left > 0, left, jnp.nan)
-        found = jnp.log1p(load + jnp.sqrt(load**2 + load * num_categories))
-        found = rounded(found, jnp.where(left > 0, found, jnp.inf))
+        epsilon = jnp.log1p(load + jnp.sqrt(load**2 + load * num_categories))
+        epsilon = rounded(epsilon, jnp.where(left > 0, epsilon, jnp.inf))
     else:
-        found = _epsilon_of_error(total, num_categories, mechanism, estimand)
-    return jnp.where((num_users > 0) & (rmse > 0), found, jnp.nan)
+        epsilon = _epsilon_of_error(total, num_categories, mechanism, estimand)
+    return jnp.where((num_users > 0) & (rmse > 0), epsilon, jnp.nan)
 
 
 def _epsilon_of_error(target, num_categories, mechanism, estimand):
     """The ε at which `squared_error_of_one` equals a target; infinite if it would be above 80."""
 
-    def tangent_of(found, target, tangent):
+    def tangent_of(epsilon, target, tangent):
         del target
-        found = jnp.where(jnp.isfinite(found), found, jnp.nan)
-        return tangent / jax.grad(squared_error_of_one, argnums=1)(num_categories, found, mechanism, estimand)
+        epsilon = jnp.where(jnp.isfinite(epsilon), epsilon, jnp.nan)
+        return tangent / jax.grad(squared_error_of_one, argnums=1)(num_categories, epsilon, mechanism, estimand)
 
-    found = _bisected_epsilon(lax.stop_gradient(target), num_categories, mechanism, estimand)
-    return with_derivative(tangent_of, found, target)
+    epsilon = _bisected_epsilon(lax.stop_gradient(target), num_categories, mechanism, estimand)
+    return with_derivative(tangent_of, epsilon, target)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3))
@@ -376,8 +376,8 @@ def _bisected_epsilon(target, num_categories, mechanism, estimand):
         return ~(squared_error_of_one(num_categories, epsilon, mechanism, estimand) <= target)
 
     low, high = (jnp.full_like(target, end) for end in (SMALLEST_EPSILON, LARGEST_EPSILON))
-    found = bisected(misses, low, high, BISECTION_STEPS, geometric_mean)[1]
-    return jnp.where(misses(high), jnp.inf, found)
+    crossing = bisected(misses, low, high, BISECTION_STEPS, geometric_mean)[1]
+    return jnp.where(misses(high), jnp.inf, crossing)
 
 
 def squared_error_of_one(

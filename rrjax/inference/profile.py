@@ -121,8 +121,8 @@ def profile(counts: ArrayLike, epsilon: ArrayLike, category: ArrayLike) -> Profi
 def _profile(counts, epsilon, category):
     shared, estimate, place = prepared(counts, epsilon, category)
     inside = (category >= 0) & (category < counts.shape[0])
-    found = jnp.where(inside, estimate[category], jnp.nan)
-    return ProfileLikelihood(found, counts[category].astype(epsilon.dtype), place[category], shared)
+    share = jnp.where(inside, estimate[category], jnp.nan)
+    return ProfileLikelihood(share, counts[category].astype(epsilon.dtype), place[category], shared)
 
 
 def prepared(

@@ -210,9 +210,9 @@ def _chernoff_limits(data: SupportData, independent: bool, tail: Float[Array, ""
         return change / slope
 
     def best(sign, gain, better):
-        found = jax.lax.map(lambda tilt: bound(sign * tilt, gain), tilts)
+        bounds = jax.lax.map(lambda tilt: bound(sign * tilt, gain), tilts)
         # If a generating function overflows, the bound says nothing.
-        return better(jnp.where(jnp.isfinite(found), found, (1 - sign) / 2), axis=0)
+        return better(jnp.where(jnp.isfinite(bounds), bounds, (1 - sign) / 2), axis=0)
 
     lower, upper = best(1, jnp.max(d), jnp.max), best(-1, jnp.min(d), jnp.min)
     return jnp.where(turned, 1 - upper, lower), jnp.where(turned, 1 - lower, upper)
@@ -357,8 +357,8 @@ def mean_limits(
     Example:
         >>> import rrjax
         >>> mechanism = rrjax.mechanisms.Geometric(num_categories=4, epsilon=3.0)
-        >>> found = rrjax.inference.mean_limits([2462, 3035, 2444, 2059], mechanism, [0, 1, 2, 3])
-        >>> print([round(limit, 2) for limit in found])
+        >>> limits = rrjax.inference.mean_limits([2462, 3035, 2444, 2059], mechanism, [0, 1, 2, 3])
+        >>> print([round(limit, 2) for limit in limits])
         [1.33, 1.44]
     """
     programs = _Programs.of(counts, mechanism, level)
@@ -433,9 +433,9 @@ class _Programs(NamedTuple):
 
     def limit(self, values, sign, otherwise):
         """The least (sign 1) or the largest (−1) mean of values in [0, 1] over the set, rounded outwards."""
-        found = self._solved(sign * values)
+        solution = self._solved(sign * values)
         # If the solver gives up, the limit is the trivial one.
-        value = sign * found.fun if found.status == 0 else otherwise
+        value = sign * solution.fun if solution.status == 0 else otherwise
         return float(np.clip(value - sign * SOLVER_TOLERANCE, 0, 1))
 
     def _solved(self, costs):
@@ -469,5 +469,5 @@ def _chances(mechanism, sets):
         return mechanism.chances(far, starts, ends), mechanism.chances(np.clip(middle, left, right), starts, ends)
     channel = mechanism if isinstance(mechanism, Channel) else mechanism.channel()
     below = np.cumsum(np.pad(np.asarray(channel.matrix, np.float64), ((0, 0), (1, 0))), axis=1)
-    found = (below[:, ends[:, 0]] - below[:, starts[:, 0]]).T
-    return found, found
+    chances = (below[:, ends[:, 0]] - below[:, starts[:, 0]]).T
+    return chances, chances

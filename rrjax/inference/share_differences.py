@@ -78,8 +78,8 @@ def share_differences(
         >>> import numpy as np
         >>> from rrjax.inference.share_differences import PartCounts, share_differences
         >>> one, other = (PartCounts(np.array([count]), 10.0, np.zeros(1), np.ones(1), 1.0) for count in (9, 1))
-        >>> found = share_differences([one], [other], level=0.95, num_tests=1)
-        >>> [round(float(each[0]), 3) for each in found]
+        >>> results = share_differences([one], [other], level=0.95, num_tests=1)
+        >>> [round(float(each[0]), 3) for each in results]
         [0.36, 0.978, 0.0]
     """
     law = _Law.of(first, second)
@@ -181,9 +181,9 @@ class _Law(NamedTuple):
             r = side * np.sqrt(np.maximum(2 * (s / scale * beyond - cumulant), 0))
             u = s * np.sqrt(slope(s)[1])
             corrected = np.where(np.abs(r) > SMALLEST, r + np.log(u / r) / r, r)
-        found = np.where(np.isfinite(corrected), corrected, side * LARGEST)
-        found = np.where(usable, found, np.where(beyond > 0, LARGEST, -LARGEST))
-        return np.clip(found, -LARGEST, LARGEST), spread
+        roots = np.where(np.isfinite(corrected), corrected, side * LARGEST)
+        roots = np.where(usable, roots, np.where(beyond > 0, LARGEST, -LARGEST))
+        return np.clip(roots, -LARGEST, LARGEST), spread
 
 
 def _root(

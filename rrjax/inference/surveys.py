@@ -127,10 +127,10 @@ def survey_estimate(
         >>> design = rrjax.mechanisms.ForcedResponse(truth=0.6, forced=[0.5, 0.5])
         >>> answers = np.tile([0, 1, 1, 0, 1, 1, 1, 0], 50)  # 0 is yes
         >>> school, region = np.repeat(np.arange(40), 10), np.repeat(["north", "south"], 200)
-        >>> found = rrjax.inference.survey_estimate(
+        >>> estimate = rrjax.inference.survey_estimate(
         ...     answers, design, values=[1, 0], weights=np.repeat([3, 1], 200), strata=region, clusters=school
         ... )
-        >>> print(f"{found.value:.3f} ± {found.standard_error:.3f}, {found.degrees:.0f} degrees of freedom")
+        >>> print(f"{estimate.value:.3f} ± {estimate.standard_error:.3f}, {estimate.degrees:.0f} degrees of freedom")
         0.292 ± 0.031, 38 degrees of freedom
 
     References:
@@ -165,8 +165,8 @@ def survey_estimate(
     coded = _coded(strata, number, "strata"), _coded(clusters, number, "clusters")
     sampling = Sampling.of(number, weights, *coded, population_size)
     parts = [(1, _mask(domain, number, "domain")), (-1, _mask(less, number, "less"))][: 1 if less is None else 2]
-    found = [estimated(each, sampling, parts, total, float(level), method == "normal") for each in every]
-    columns = [jnp.asarray(each, float_dtype()) for each in zip(*found, strict=True)]
+    estimates = [estimated(each, sampling, parts, total, float(level), method == "normal") for each in every]
+    columns = [jnp.asarray(each, float_dtype()) for each in zip(*estimates, strict=True)]
     return SurveyEstimate(*(columns if np.asarray(values).ndim == 2 else [each[0] for each in columns]))
 
 
@@ -344,10 +344,10 @@ class Sampling:
         sums, number = np.bincount(self.clusters, influence, len(self.strata)), np.bincount(self.strata)
         away = sums - (np.bincount(self.strata, sums) / number)[self.strata]
         squares = np.bincount(self.strata, away**2) * number / np.maximum(number - 1, 1)
-        found = float((1 - self.fractions) @ squares)
+        variance = float((1 - self.fractions) @ squares)
         if noise is None or not self.fractions.any():
-            return found
-        return found + max(float((self.fractions[self.strata[self.clusters]] * slope**2) @ noise), 0.0)
+            return variance
+        return variance + max(float((self.fractions[self.strata[self.clusters]] * slope**2) @ noise), 0.0)
 
     def degrees(self, used: np.ndarray) -> int:
         """The number of clusters less that of strata, of the reports that are used."""

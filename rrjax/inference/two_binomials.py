@@ -180,13 +180,13 @@ def fewest_holders(count: Int[Array, " K"], law: TwoKinds, log_level: Float[Arra
         inside = half > low
         return jnp.where(inside & ~above, half, low), jnp.where(inside & above, half, high)
 
-    _, found = lax.while_loop(unfinished, halve, with_sharding_of((bottom, top), law, log_level))
+    _, fewest = lax.while_loop(unfinished, halve, with_sharding_of((bottom, top), law, log_level))
     # If all reports name the category, the tail is a^n·b^(N−n).
     everyone = jnp.ceil((log_level - size * jnp.log(law.low)) / (jnp.log(law.high) - jnp.log(law.low)) - 1e-3)
-    found = jnp.where(count <= 0, 0, jnp.where(count >= total, _number(everyone, total), found))
+    fewest = jnp.where(count <= 0, 0, jnp.where(count >= total, _number(everyone, total), fewest))
     # If even one report that differs from its value is less likely than the level, the count is the limit.
     slips = jnp.log(size * jnp.maximum(law.not_high, law.low))
-    return jnp.where(slips <= log_level, count, found)
+    return jnp.where(slips <= log_level, count, fewest)
 
 
 def _number(x, total):

@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from rrjax.data.arguments import as_counts, as_probability, float_dtype
 from rrjax.data.errors import ArgumentError
-from rrjax.mechanisms.surveys.two_samples import Compliance, Region, TwoSamples, UnrelatedQuestionTwoSamples
+from rrjax.mechanisms.surveys.two_sample_designs import Compliance, Region, TwoSamples, UnrelatedQuestionTwoSamples
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import refuse_spread, with_sharding_of
@@ -179,8 +179,8 @@ def unrelated_question(
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.UnrelatedQuestionTwoSamples(truth=[0.7, 0.3])
-        >>> found = rrjax.inference.unrelated_question([[260, 740], [340, 660]], design)
-        >>> f"{found.share:.3f} ± {found.standard_error:.3f}, {found.lower:.3f} to {found.upper:.3f}"
+        >>> fit = rrjax.inference.unrelated_question([[260, 740], [340, 660]], design)
+        >>> f"{fit.share:.3f} ± {fit.standard_error:.3f}, {fit.lower:.3f} to {fit.upper:.3f}"
         '0.200 ± 0.027, 0.148 to 0.253'
 
     References:

@@ -125,10 +125,8 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
             # DuckDB's line number is where it noticed the error, without blank lines.
             row = _broken_json_line(file) if file else None
         elif message is _CHANGING and file and (ends := _odd_line_end(file)):
-            row, found, usual = ends
-            message = (
-                f"it ends with {found!r} where the first line ends with {usual!r}. Save it again with one program."
-            )
+            row, end, usual = ends
+            message = f"it ends with {end!r} where the first line ends with {usual!r}. Save it again with one program."
         else:
             message = message.format(*cast(re.Match, re.search(pattern, text, re.IGNORECASE)).groups())
     where = (file or some(files)) + ("" if row is None else f", line {row:,}")
@@ -138,8 +136,8 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
 def parquet_record(connection: Connection, file: str, key: str) -> str | None:
     """The text of a key in the metadata of a Parquet file, or None."""
     query = f"SELECT value FROM parquet_kv_metadata({file_list([file])}) WHERE key = ?"
-    found = connection.execute(query, [key.encode()]).fetchall()
-    return found[0][0].decode("utf-8", "replace") if found else None
+    records = connection.execute(query, [key.encode()]).fetchall()
+    return records[0][0].decode("utf-8", "replace") if records else None
 
 
 def some(files: Sequence[str]) -> str:
@@ -241,8 +239,8 @@ def _odd_line_end(file: str) -> tuple[int, str, str] | None:
 
 def _is_object(line: str) -> bool:
     try:
-        found = json.loads(line)
-        return isinstance(found, dict) and "" not in found
+        value = json.loads(line)
+        return isinstance(value, dict) and "" not in value
     except ValueError:
         return False
 

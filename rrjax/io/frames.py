@@ -408,8 +408,8 @@ def rows_of(frame, column: str) -> list[Any]:
 
 def row_of(frame, **expressions) -> dict[str, int]:
     """Aggregates of all rows."""
-    found = frame.select(**expressions).collect()
-    return {name: int(found[name].to_list()[0] or 0) for name in expressions}
+    row = frame.select(**expressions).collect()
+    return {name: int(row[name].to_list()[0] or 0) for name in expressions}
 
 
 def groups_of(frame, most: int, column: str) -> tuple[list[Any], dict[str, list[int]]]:
@@ -419,15 +419,15 @@ def groups_of(frame, most: int, column: str) -> tuple[list[Any], dict[str, list[
     sums = [name for name in frame.collect_schema().names() if name != "report"]
     amounts = [nw.col(name).sum() for name in sums] or [nw.len().alias("amount")]
     # Without an order the engine may stop early: only a few of the N values of a wrong column are fetched.
-    found = frame.group_by("report").agg(*amounts).head(most + 1).collect()
-    if len(found) > most:
-        example = found["report"].to_list()[0]
+    groups = frame.group_by("report").agg(*amounts).head(most + 1).collect()
+    if len(groups) > most:
+        example = groups["report"].to_list()[0]
         raise column_error(
             column, f" has more than {most:,} different values, such as {example!r}: is it the column of reports?"
         )
     # Sums of DuckDB are decimals.
-    return _without_nulls(found["report"]), {
-        name: [int(n) for n in found[name].to_list()] for name in sums or ["amount"]
+    return _without_nulls(groups["report"]), {
+        name: [int(n) for n in groups[name].to_list()] for name in sums or ["amount"]
     }
 
 
@@ -523,11 +523,11 @@ def _refuse_outside(outside: dict[str | int, int], domain: Domain, column: str) 
 def domain_of(labels: Counter[str | int], column: str) -> Domain:
     """The different labels as a domain, in numeric order if all are numbers."""
     numeric = all(isinstance(label, int) or re.fullmatch(NUMBER, label) for label in labels)
-    found = {str(label): None for label in labels}
-    if len(found) < 2:
+    names = {str(label): None for label in labels}
+    if len(names) < 2:
         raise column_error(
             column,
-            f": every report is {next(iter(found))!r}, which does not tell the domain. Give all answers that were "
+            f": every report is {next(iter(names))!r}, which does not tell the domain. Give all answers that were "
             "possible (domain=): a range such as 0:99 or a file of labels.",
         )
-    return Domain.of(sorted(found, key=lambda label: (Decimal(label), label)) if numeric else sorted(found))
+    return Domain.of(sorted(names, key=lambda label: (Decimal(label), label)) if numeric else sorted(names))

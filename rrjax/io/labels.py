@@ -135,13 +135,13 @@ def by_label(numbers: Any, domain: Domain | None = None) -> dict[str, Any] | Non
         if labels is None or (numbering and (listed is None or {*map(str, labels)} != {*listed})):
             return None
         pairs = zip(labels, numbers.to_numpy().tolist(), strict=True)
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for label, number in pairs:
         name = label_text(label)
-        if name in found:
+        if name in by_name:
             raise DataError(f"the label {name!r} has two numbers: give it one.", value=label)
-        found[name] = number
-    return found
+        by_name[name] = number
+    return by_name
 
 
 def _labels_of_series(numbers: Any) -> Any:

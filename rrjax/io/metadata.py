@@ -97,18 +97,18 @@ class Metadata:
 
     def __post_init__(self) -> None:
         """Checks all fields, so that every written file can be read."""
-        found = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
+        fields = {**self.mechanism.parameters, **vars(self), "mechanism": self.mechanism.name}
         types = dict(_TYPES)
         if self.mechanism.is_design:
-            found = {"num_categories": self.num_categories, "epsilon": self.effective_epsilon, **found}
+            fields = {"num_categories": self.num_categories, "epsilon": self.effective_epsilon, **fields}
             if self.effective_epsilon == math.inf:
                 del types["epsilon"], types["effective_epsilon"]
-        size = found.get("num_categories")
+        size = fields.get("num_categories")
         if isinstance(size, int) and size != self.num_categories:
             message = f"the metadata say {size} categories and list {self.num_categories}"
             raise DataError(message, argument="num_categories")
         for name, expected in types.items():
-            value = found.get(name)
+            value = fields.get(name)
             if not (_is_positive(value) if expected is float else type(value) is expected):
                 raise _lacking(name)
         for name, value in self.mechanism.parameters.items():
@@ -247,10 +247,10 @@ def columns_from_json(text: str) -> dict[str, Metadata]:
         record = None
     parts = record.get(_APART) if isinstance(record, dict) else None
     if not isinstance(parts, list):
-        found = [Metadata.from_json(text)]
+        columns = [Metadata.from_json(text)]
     else:
-        found = [Metadata.from_json(json.dumps(part, ensure_ascii=False)) for part in parts]
-    return {each.column: each for each in found}
+        columns = [Metadata.from_json(json.dumps(part, ensure_ascii=False)) for part in parts]
+    return {each.column: each for each in columns}
 
 
 def metadata_of(connection: Connection, files: Sequence[str]) -> dict[str, Metadata]:
@@ -287,8 +287,8 @@ def metadata_of(connection: Connection, files: Sequence[str]) -> dict[str, Metad
     return known[texts[first]]
 
 
-def _agree(first: str, expected: Metadata, file: str, found: Metadata) -> None:
-    ours, theirs = _meaning(expected), _meaning(found)
+def _agree(first: str, expected: Metadata, file: str, actual: Metadata) -> None:
+    ours, theirs = _meaning(expected), _meaning(actual)
     # The domain and ε come first, because these two follow from them.
     for name in sorted({**ours, **theirs}, key=("num_categories", "effective_epsilon").__contains__):
         if ours.get(name) != theirs.get(name):

@@ -162,12 +162,12 @@ def count_by(
         else:
             _group_counts(chosen, counts_column, keys)
         chosen.query(f"CREATE TEMP TABLE tallies AS SELECT value, {chosen.key_texts}, amount FROM tally")
-        found = chosen.query(f"SELECT DISTINCT {', '.join(keys)} FROM tallies ORDER BY ALL LIMIT {MAX_KEYS + 1}")
-        if len(found) > MAX_KEYS:
+        groups = chosen.query(f"SELECT DISTINCT {', '.join(keys)} FROM tallies ORDER BY ALL LIMIT {MAX_KEYS + 1}")
+        if len(groups) > MAX_KEYS:
             listed = ", ".join(map(repr, columns))
             raise chosen.error(f"{listed} have more than {MAX_KEYS:,} combinations; round their numbers.")
         counted = {}
-        for key in found:
+        for key in groups:
             of_key = " AND ".join(f"{name} = {literal(cell)}" for name, cell in zip(keys, key, strict=True))
             chosen.query(f"CREATE OR REPLACE TEMP TABLE tally AS SELECT value, amount FROM tallies WHERE {of_key}")
             counted[key] = _counted(chosen, domain, empty=True)
@@ -216,9 +216,9 @@ def check_missing(chosen: Scan, has: Callable[[str], bool], *, numbers: bool) ->
     if not tokens:
         return
     named = is_named(chosen.kind, tokens, numbers=numbers)
-    found = chosen.query(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) WHERE {named} LIMIT 1")
-    if found:
-        raise chosen.error(AMBIGUOUS.format(found[0][0], option("missing")), argument="missing")
+    ambiguous = chosen.query(f"SELECT {text(chosen.kind)} FROM ({chosen.sql}) WHERE {named} LIMIT 1")
+    if ambiguous:
+        raise chosen.error(AMBIGUOUS.format(ambiguous[0][0], option("missing")), argument="missing")
 
 
 def _group(chosen: Scan, amounts: str, rows: str, keys: Sequence[str] = ()) -> None:
@@ -297,11 +297,11 @@ def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
     if chosen.scalar("SELECT count(*) FROM placed WHERE position IS NULL"):
         declare_category(chosen, domain)
         raise _outside(chosen, domain)
-    found = chosen.connection.execute(
+    amounts = chosen.connection.execute(
         "SELECT position, CAST(sum(amount) AS BIGINT) AS amount FROM placed GROUP BY position"
     ).fetchnumpy()
     counts = np.zeros(domain.num_categories, dtype=np.int64)
-    counts[np.asarray(found["position"])] = np.asarray(found["amount"])
+    counts[np.asarray(amounts["position"])] = np.asarray(amounts["amount"])
     return counts
 
 
@@ -317,8 +317,8 @@ def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
     numeric, whole = f"regexp_full_match(label, {literal(NUMBER)})", is_integer_label("label")
     numeric, whole = chosen.query(f"SELECT bool_and({numeric}), bool_and({whole}) FROM ({groups})")[0]
     order = f"TRY_CAST(label AS {'BIGINT' if whole else 'DOUBLE'}), label" if numeric else "label"
-    found = chosen.connection.execute(f"{groups} ORDER BY {order}").fetchnumpy()
-    labels = found["label"]
+    columns = chosen.connection.execute(f"{groups} ORDER BY {order}").fetchnumpy()
+    labels = columns["label"]
     if len(labels) < 2:
         shown = "the same" if chosen.confidential else repr(labels[0])
         raise chosen.error(
@@ -326,7 +326,7 @@ def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:
             f"({option('domain')}): a range such as 0:99 or a file of labels.",
             argument="domain",
         )
-    return Domain.of(labels), np.asarray(found["amount"], dtype=np.int64)
+    return Domain.of(labels), np.asarray(columns["amount"], dtype=np.int64)
 
 
 def declare_category(chosen: Scan, domain: Domain) -> None:
@@ -404,12 +404,10 @@ def _first_error(
         part = replace(chosen.source, paths=file, column=column)
         one = scan(chosen.connection, part, counts_column)
         kind, cell = (one.kind, "value") if counts_column is None else (one.amount_kind, "amount")
-        found = one.query(
-            f"SELECT row, {text(kind, cell)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1"
-        )
-        if found:
+        rows = one.query(f"SELECT row, {text(kind, cell)} FROM ({one.sql}) WHERE {condition(one)} ORDER BY row LIMIT 1")
+        if rows:
             name = counts_column or column
-            row, value = found[0]
+            row, value = rows[0]
             shown = chosen.shown if counts_column is None else f"column {counts_column!r}"
             where = f"{file}, {shown}, row {row:,}" if name else f"{file}, line {row:,}"
             # Counts are not values of single users.

@@ -34,13 +34,13 @@ _PLAIN = r"0|-?[1-9][0-9]*"
 
 def rounds_of(source: Source) -> dict[int, Source]:
     """The files of each round, in the order of the rounds; empty if they are not of a longitudinal protocol."""
-    found: dict[int, list[str]] = {}
+    rounds: dict[int, list[str]] = {}
     for file in source.files():
         metadata = Source(file).metadata() if source.file_format() == "parquet" else None
         if metadata is None or metadata.round is None:
             return {}
-        found.setdefault(metadata.round, []).append(file)
-    return {number: Source(found[number]) for number in sorted(found)}
+        rounds.setdefault(metadata.round, []).append(file)
+    return {number: Source(rounds[number]) for number in sorted(rounds)}
 
 
 def read_users(source: Source, column: str) -> np.ndarray:
@@ -298,21 +298,21 @@ class MemoFile:
                 raise self._refused("is no file of memos")
             record = json.loads(text)
             for name, wanted in self._full_head.items():
-                found = record.get(name)
-                if found == wanted or (name == "user" and name not in record):  # written by the next round
+                value = record.get(name)
+                if value == wanted or (name == "user" and name not in record):  # written by the next round
                     continue
                 problem = "it is the memo of another collection, and answers must not be mixed"
                 has = f"has {name} ="
                 if name == "user":
                     problem = "under other names the same people would spend ε∞ again. Name the column as before"
                     has = "names its users by the column"
-                values = f" {found!r}, not {wanted!r}"
+                values = f" {value!r}, not {wanted!r}"
                 # Fingerprints and truth values say nothing to a person.
                 if name == "domain":
                     has, values = "has other categories, or these in another order", ""
                 elif name == "simulated":
-                    has, values = f"was made {'with' if found else 'without'} --seed", ""
-                raise self._refused(f"{has}{values}: {problem}", argument=name, value=found)
+                    has, values = f"was made {'with' if value else 'without'} --seed", ""
+                raise self._refused(f"{has}{values}: {problem}", argument=name, value=value)
             declare_spelling(connection)
             user = user_name("text", '"user"')
             rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {parquet([file])}').fetchnumpy()

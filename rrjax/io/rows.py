@@ -132,11 +132,11 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
             known = count_scan(chosen, None).domain
         declare_category(chosen, known)
         chosen.query("SET preserve_insertion_order = true")
-        found = chosen.connection.execute(
+        rows = chosen.connection.execute(
             f"SELECT CAST(CASE WHEN {has_no_answer(chosen.kind, source.missing, numbers=numbers)} THEN -1 "
             f"ELSE coalesce({position(chosen.kind, known)}, -2) END AS INTEGER) AS indices FROM ({chosen.sql})"
         ).fetchnumpy()
-        indices = np.ascontiguousarray(found["indices"], dtype=np.int32)
+        indices = np.ascontiguousarray(rows["indices"], dtype=np.int32)
         if indices.min(initial=0) == -2:
             count_scan(chosen, known)  # raises the error that names the values
         num_missing = int((indices < 0).sum())
@@ -163,7 +163,7 @@ def unseen_missing(source: Source, values: Values) -> list[str]:
     with scanning(source) as chosen:
         named = ", ".join(f"bool_or({is_named(chosen.kind, [each], numbers=numbers)})" for each in source.missing)
         seen = chosen.query(f"SELECT {named} FROM ({chosen.sql})")[0]
-    return [token for token, found in zip(source.missing, seen, strict=True) if not found]
+    return [token for token, was_seen in zip(source.missing, seen, strict=True) if not was_seen]
 
 
 @dataclass(frozen=True)
@@ -244,14 +244,14 @@ def _levels_of(values: Values) -> tuple[tuple[str, ...], np.ndarray]:
 def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:
     """The number of every row, NaN for other texts and without a value; and whether a row has none."""
     chosen.query("SET preserve_insertion_order = true")
-    found = chosen.connection.execute(
+    rows = chosen.connection.execute(
         f"SELECT CASE WHEN NOT {is_none} THEN {double(chosen.kind)} END AS number, "
         f"{is_none} AS missing FROM ({chosen.sql})"
     ).fetchnumpy()
-    missing = np.asarray(found["missing"], bool)
+    missing = np.asarray(rows["missing"], bool)
     if missing.all():
         raise no_values(chosen, len(missing))
-    return np.ma.filled(np.ma.asarray(found["number"], np.float64), np.nan), missing
+    return np.ma.filled(np.ma.asarray(rows["number"], np.float64), np.nan), missing
 
 
 def _no_number(chosen: Scan, refused: np.ndarray, *, factors: bool) -> DataError:

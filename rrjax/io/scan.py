@@ -218,11 +218,11 @@ class _Relation:
 
     def column(self, name: str) -> tuple[str, Kind]:
         name = str(name)
-        found = [column[1:] for column in self.columns if column[0] == name]
-        if len(found) == 1:
-            return found[0]
+        named = [column[1:] for column in self.columns if column[0] == name]
+        if len(named) == 1:
+            return named[0]
         names = [label for label, _, _ in self.columns]
-        if found:
+        if named:
             raise self.equal_names(name)
         similar = [] if self.unsure else get_close_matches(name, names, n=1)
         message = f"there is no column {name!r}" + (f"; did you mean {similar[0]!r}?" if similar else ".")
@@ -362,10 +362,10 @@ def _only_whole(file: str, width: int, delimiter: str, header: bool, _: object) 
             connection.execute(f"SELECT count(*) FROM {count(in_parts=True)}")
         except duckdb.Error:
             try:
-                found = connection.execute(f"SELECT count(*) FROM {count(in_parts=False)}").fetchall()[0][0]
+                fractions = connection.execute(f"SELECT count(*) FROM {count(in_parts=False)}").fetchall()[0][0]
                 with opened(file) as stream:
                     rows = csv.reader(stream, delimiter=delimiter, strict=True)
-                    return found == sum(bool(row) or width == 1 for row in rows) - header
+                    return fractions == sum(bool(row) or width == 1 for row in rows) - header
             except (duckdb.Error, csv.Error, DataError):
                 return False
     return False
@@ -472,8 +472,8 @@ def _numbered(number: int, read: str) -> str:
 def _json_lines(connection: Connection, files: tuple[str, ...], wanted: set[str]) -> _Relation:
     def types_in(sample: str) -> dict[str, str]:
         options = f"{_JSON}, maximum_depth=2, union_by_name=true{sample}"
-        found = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
-        return {row[0]: row[1] for row in found}
+        columns = connection.execute(f"DESCRIBE SELECT * FROM read_json({file_list(files)}, {options})").fetchall()
+        return {row[0]: row[1] for row in columns}
 
     names = types_in("")
     if not wanted <= names.keys():

@@ -73,16 +73,16 @@ class _Listing:
     @cached_property
     def stamps(self) -> dict[str, tuple[int, int, int] | None]:
         """The stamp of each file when it was listed."""
-        found: dict[str, str] = {}  # each file, and the path or pattern that named it
+        names: dict[str, str] = {}  # each file, and the path or pattern that named it
         for path in self.paths:
             for file in _matching(path):
-                if file in found:
+                if file in names:
                     _check_file(file)
-                    by = f" (by {found[file]!r} and {path!r})" if path != file or found[file] != file else ""
+                    by = f" (by {names[file]!r} and {path!r})" if path != file or names[file] != file else ""
                     raise DataError(f"{file} is named twice{by}: its rows would count twice. Name it once.", file=file)
-                found[file] = path
+                names[file] = path
         known: dict[tuple[int, int], str] = {}
-        for file in found:
+        for file in names:
             _check_file(file)
             first = known.setdefault(identity(file), file)
             if first is not file:
@@ -91,13 +91,13 @@ class _Listing:
                     "them.",
                     file=file,
                 )
-        for first, file in copies(tuple(found)):
+        for first, file in copies(tuple(names)):
             raise DataError(
                 f"{first} and {file} hold the same rows in the same order: those of a copy would count twice. Give one "
                 "of them. If different people did answer alike, in the same order, make one file of the two.",
                 file=file,
             )
-        return {file: stamp_of(file) for file in found}
+        return {file: stamp_of(file) for file in names}
 
     @cached_property
     def metadata(self) -> dict[str, Metadata]:
@@ -211,20 +211,20 @@ class Source:
             DataError: Files that cannot be read, damaged metadata, files that disagree, or several columns of reports,
                 of which `column` is none.
         """
-        found = self.columns()
-        if len(found) < 2:
-            return next(iter(found.values()), None)
-        if self.column not in found:
+        columns = self.columns()
+        if len(columns) < 2:
+            return next(iter(columns.values()), None)
+        if self.column not in columns:
             file = self.files()[0]
             what = "name one of them with" if self.column is None else f"{self.column!r} is none of them; choose by"
             raise DataError(
-                f"{file} holds the reports of several columns, {', '.join(map(repr, found))}: {what} "
+                f"{file} holds the reports of several columns, {', '.join(map(repr, columns))}: {what} "
                 f"{option('column')}.",
                 file=file,
                 argument="column",
                 value=self.column,
             )
-        return found[self.column]
+        return columns[self.column]
 
     def columns(self) -> dict[str, Metadata]:
         """The metadata of each column of reports; empty if rrjax wrote none of the files, or they are not Parquet."""
@@ -240,9 +240,9 @@ class Source:
             return self.format
         files = self.files()
         formats: list[Format] = [_format_of_name(file) for file in files]
-        for file, found in zip(files, formats, strict=True):
-            if found != formats[0]:
-                message = f"{files[0]} is {formats[0]} and {file} is {found}: give files of one format at a time."
+        for file, own in zip(files, formats, strict=True):
+            if own != formats[0]:
+                message = f"{files[0]} is {formats[0]} and {file} is {own}: give files of one format at a time."
                 raise DataError(message, file=file)
         return formats[0]
 
@@ -340,10 +340,10 @@ def _matching(path: str) -> list[str]:
     # The name of an existing file with [ or * is that file, not a pattern.
     if not has_magic(path) or os.path.lexists(path):
         return [path]
-    found = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file))
-    if not found:
+    files = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file))
+    if not files:
         raise DataError(f"No file matches {path!r}.", file=path)
-    return found
+    return files
 
 
 def identity(file: str | os.PathLike[str]) -> tuple[int, int]:

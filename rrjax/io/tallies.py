@@ -151,8 +151,8 @@ def _of_bits(source, metadata, mechanism):
         sizes = bits.sum(axis=1) if set_size is not None else None
         if sizes is not None and (sizes != set_size).any():
             row = int(np.argmax(sizes != set_size))
-            found = f"report {number + row + 1:,} has {sizes[row]:,} members"
-            raise DataError.at(source.files()[0], f"{found}, and subsets of {set_size:,} were reported.")
+            problem = f"report {number + row + 1:,} has {sizes[row]:,} members"
+            raise DataError.at(source.files()[0], f"{problem}, and subsets of {set_size:,} were reported.")
         support += bits.sum(axis=0)
         number += len(bits)
         if number * bits.shape[1] <= MAX_CELLS:
@@ -169,8 +169,8 @@ def _of_hashes(source, metadata, mechanism):
         first = np.concatenate([first, hashes[: MAX_SEEDS - len(first), 0]])
         if number * metadata.num_categories <= MAX_CELLS:
             kept.append(np.asarray(mechanism.supports(hashes)))
-    found = _summed(source, support, number, kept, metadata, mechanism)
-    return replace(found, seeds=(int(np.unique(first, return_counts=True)[1].max()), len(first)))
+    tally = _summed(source, support, number, kept, metadata, mechanism)
+    return replace(tally, seeds=(int(np.unique(first, return_counts=True)[1].max()), len(first)))
 
 
 _READERS = {"labels": _of_labels, "numbers": _of_numbers, "bits": _of_bits, "hashes": _of_hashes}
@@ -191,8 +191,10 @@ def _summed(source, support, number, kept, metadata, mechanism):
 def count_numbers(source: Source, metadata: Metadata, end: int) -> np.ndarray:
     """Counts of reports that are numbers below `end`, out of core; `DataError` for others."""
     with _reading(source, metadata, "numbers") as (connection, column, table):
-        found = connection.execute(f"SELECT {column} AS number, count(*) AS times FROM {table} GROUP BY 1").fetchnumpy()
-    numbers, times = np.ma.filled(found["number"], -1), np.asarray(found["times"])
+        groups = connection.execute(
+            f"SELECT {column} AS number, count(*) AS times FROM {table} GROUP BY 1"
+        ).fetchnumpy()
+    numbers, times = np.ma.filled(groups["number"], -1), np.asarray(groups["times"])
     if not times.size:
         raise no_report(source)
     wrong = (numbers < 0) | (numbers >= end)
@@ -242,11 +244,11 @@ def read_hashes(source: Source, metadata: Metadata) -> Iterator[np.ndarray]:
     """Chunks of reports that are a seed and a bucket; `DataError` for missing ones."""
     with _reading(source, metadata, "hashes") as (connection, column, table):
         query = f"SELECT {column}.seed AS seed, {column}.bucket AS bucket FROM {table}"
-        found = connection.execute(query).fetchnumpy()
-    missing = sum(int(np.ma.count_masked(part)) for part in found.values())
+        columns = connection.execute(query).fetchnumpy()
+    missing = sum(int(np.ma.count_masked(part)) for part in columns.values())
     if missing:
         raise _error(source, f"{missing:,} reports lack their seed or their bucket.", column=metadata.column)
-    reports = np.stack([np.asarray(found[name], np.uint32) for name in ("seed", "bucket")], axis=1)
+    reports = np.stack([np.asarray(columns[name], np.uint32) for name in ("seed", "bucket")], axis=1)
     for start in range(0, len(reports), _REPORTS_PER_CHUNK):
         yield reports[start : start + _REPORTS_PER_CHUNK]
 
@@ -259,8 +261,8 @@ def read_reports(source: Source, metadata: Metadata, set_size: int | None = None
     coding = CODINGS[metadata.mechanism.name]
     if coding == "numbers":
         with _reading(source, metadata, "numbers") as (connection, column, table):
-            found = connection.execute(f"SELECT {column} AS number FROM {table}").fetchnumpy()["number"]
-        return np.ma.filled(found, -1).astype(np.int32)
+            numbers = connection.execute(f"SELECT {column} AS number FROM {table}").fetchnumpy()["number"]
+        return np.ma.filled(numbers, -1).astype(np.int32)
     chunks = list((read_bits if coding == "bits" else read_hashes)(source, metadata))
     if not chunks:
         raise no_report(source)

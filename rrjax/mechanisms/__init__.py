@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         UnrelatedQuestion,
         Warner,
     )
-    from rrjax.mechanisms.surveys.two_samples import (
+    from rrjax.mechanisms.surveys.two_sample_designs import (
         AnchoredCrosswise,
         CheatingDetection,
         Compliance,
@@ -105,7 +105,7 @@ __all__ = [
 _FILES = {entry.class_name: entry.file for entry in TABLE.values()} | {
     "ByRespondent": "surveys.by_respondent",
     "Channel": "channel",
-    "Compliance": "surveys.two_samples",
+    "Compliance": "surveys.two_sample_designs",
     "Design": "surveys.design",
     "Mechanism": "mechanism",
     "MechanismFactory": "mechanism",
@@ -116,7 +116,7 @@ _FILES = {entry.class_name: entry.file for entry in TABLE.values()} | {
     "PureMechanism": "mechanism",
     "SquareWave": "ordered",
     "SupportMechanism": "mechanism",
-    "TwoSamples": "surveys.two_samples",
+    "TwoSamples": "surveys.two_sample_designs",
 }
 
 

@@ -414,6 +414,6 @@ def _collect(mechanism, key, true_counts):
 
     zeros = jnp.zeros(mechanism.num_columns, int_dtype())
     columns, _, usable = summed_in_parts(add, key, true_counts, USERS_A_STEP, zeros)
-    found = _tally(mechanism, columns)
-    support, number = (x.astype(true_counts.dtype) for x in (found.support, found.num_users))
-    return tally_if(usable, support, number, found.rates)
+    tally = _tally(mechanism, columns)
+    support, number = (x.astype(true_counts.dtype) for x in (tally.support, tally.num_users))
+    return tally_if(usable, support, number, tally.rates)

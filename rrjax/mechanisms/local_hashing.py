@@ -252,9 +252,9 @@ def _different(reports, size):
     weights[: rows.sum()] = _LARGEST_NUMBER
     weights[np.cumsum(rows) - 1] = numbers - (rows - 1) * _LARGEST_NUMBER
     codes = np.repeat(codes, rows)
-    found = np.zeros((length, 2), np.uint32)
-    found[: len(codes)] = np.stack([codes >> 32, codes & (2**32 - 1)], axis=1)
-    return jnp.asarray(found), jnp.asarray(weights)
+    pairs = np.zeros((length, 2), np.uint32)
+    pairs[: len(codes)] = np.stack([codes >> 32, codes & (2**32 - 1)], axis=1)
+    return jnp.asarray(pairs), jnp.asarray(weights)
 
 
 @partial(jax.jit, static_argnums=(2, 3))

@@ -84,8 +84,8 @@ class Record(Mechanism):
     @property
     def num_kinds(self) -> tuple[int, ...] | None:
         """The number of kinds of reports of each column; None if a column has too many to count them."""
-        found = tuple(each.num_kinds for each in self.columns if isinstance(each.num_kinds, int))
-        return found if len(found) == len(self.columns) else None
+        kinds = tuple(each.num_kinds for each in self.columns if isinstance(each.num_kinds, int))
+        return kinds if len(kinds) == len(self.columns) else None
 
     def count(self, reports: Sequence[ArrayLike]) -> Int[Array, "*U"]:
         """The number of users with each combination of reports, `[U_1, …, U_d]`, integers.
@@ -239,11 +239,11 @@ class Product(Record):
 
     def debias(self, reports: Sequence[ArrayLike]) -> Float[Array, "*s K"]:
         """Unbiased vectors of joint shares from single users: products of the columns' own."""
-        found = jnp.ones((1,), float_dtype())
+        product = jnp.ones((1,), float_dtype())
         for each, own in zip(self.columns, self._checked(reports), strict=True):
             vectors = cast("Any", each).debias(own)
-            found = (found[..., :, None] * vectors[..., None, :]).reshape(*vectors.shape[:-1], -1)
-        return found
+            product = (product[..., :, None] * vectors[..., None, :]).reshape(*vectors.shape[:-1], -1)
+        return product
 
     def part(self, columns: Sequence[int]) -> Product:
         """The product of some columns alone."""
@@ -454,21 +454,21 @@ def _check_size(number):
 
 def _with_missing(reports, kinds):
     """Reports in which a missing one is of the kind after the last, and the numbers of kinds."""
-    found, sizes = [], []
+    extended, sizes = [], []
     for each, size in zip(reports, kinds, strict=False):
         known = each if isinstance(each, Tracer) else np.asarray(each)
         missing = isinstance(known, np.ndarray) and known.dtype.kind == "i" and bool((known == -1).any())
         missing = missing and int(known.max()) < size  # else there are reports outside, which are refused
-        found.append(np.where(known == -1, size, known) if missing else each)
+        extended.append(np.where(known == -1, size, known) if missing else each)
         sizes.append(size + missing)
     whole = isinstance(reports, list | tuple) and len(reports) == len(kinds)
-    return (found, tuple(sizes)) if whole else (reports, kinds)
+    return (extended, tuple(sizes)) if whole else (reports, kinds)
 
 
 def _factor(mechanism, missing):
     """The channel of a column: a row for each kind of report, and one of missing reports."""
-    found = mechanism.mixture(np.arange(mechanism.num_kinds, dtype=np.int32))
-    factor = Factor(found.base, found.lift)
+    mixture = mechanism.mixture(np.arange(mechanism.num_kinds, dtype=np.int32))
+    factor = Factor(mixture.base, mixture.lift)
     return with_missing(factor) if missing else factor
 
 

@@ -63,7 +63,7 @@ TABLE: dict[str, Entry] = {
     "coin": Entry("surveys.one_sample", "Coin", "labels", (), ("rate",)),
     "direct": Entry("surveys.one_sample", "Direct", "labels", (), ()),
     "cheating-detection": Entry(
-        "surveys.two_samples",
+        "surveys.two_sample_designs",
         "CheatingDetection",
         None,
         (),
@@ -72,16 +72,16 @@ TABLE: dict[str, Entry] = {
         vectors=("forced", "forced_no"),
     ),
     "stochastic-lie-detector": Entry(
-        "surveys.two_samples", "StochasticLieDetector", None, (), ("truth",), 2, vectors=("truth",)
+        "surveys.two_sample_designs", "StochasticLieDetector", None, (), ("truth",), 2, vectors=("truth",)
     ),
     "anchored-crosswise": Entry(
-        "surveys.two_samples", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
+        "surveys.two_sample_designs", "AnchoredCrosswise", None, (), ("innocuous", "anchor", "anchor_share"), 2
     ),
     "self-protection": Entry(
-        "surveys.two_samples", "SelfProtection", None, (), ("truth", "forced"), 2, vectors=("truth",)
+        "surveys.two_sample_designs", "SelfProtection", None, (), ("truth", "forced"), 2, vectors=("truth",)
     ),
     "unrelated-question-two-samples": Entry(
-        "surveys.two_samples", "UnrelatedQuestionTwoSamples", None, (), ("truth",), 2, vectors=("truth",)
+        "surveys.two_sample_designs", "UnrelatedQuestionTwoSamples", None, (), ("truth",), 2, vectors=("truth",)
     ),
     "longitudinal-randomized-response": Entry(
         "longitudinal.two_stages", "LongitudinalRandomizedResponse", "labels", ("lgrr", "l-grr"), rounds=True

@@ -5,9 +5,9 @@ from rrjax.models.coefficient_tests import goodness_of_fit_test, likelihood_rati
 from rrjax.models.delta import delta_method
 from rrjax.models.dirichlet import fit_dirichlet
 from rrjax.models.families import family_test, fit_family, geometric_logits, poisson_logits, zipf_logits
-from rrjax.models.hidden import fit_hidden
 from rrjax.models.loss import CandidateResponse, backward_loss, rr_loss, rr_with_prior
 from rrjax.models.outcome import fit_outcome
+from rrjax.models.randomized_covariates import fit_randomized_covariates
 from rrjax.models.regression import fit, fit_in_batches
 from rrjax.models.results import FitError, OutcomeRegression, Regression, predict, summary
 
@@ -17,7 +17,7 @@ __all__ = [  # noqa: RUF022 - the order of the reference page: functions by ques
     "rr_with_prior",
     "fit",
     "fit_in_batches",
-    "fit_hidden",
+    "fit_randomized_covariates",
     "fit_outcome",
     "summary",
     "predict",

@@ -255,9 +255,9 @@ def _expected_information(key, logits, given) -> Float[Array, "N k k"]:
             reports = given.randomize(of_reports, jax.random.categorical(of_values, whole))
         else:
             reports = jnp.full(number, item, jnp.int32)
-        found = posteriors(one, logits, rows_of(reports, given, width + 1, number, logits.dtype))
-        share = jnp.full(number, 1 / _NUM_DRAWS, logits.dtype) if is_drawn else jnp.exp(found.log_probabilities)
-        slope = found.moved[:, 1:]
+        posterior = posteriors(one, logits, rows_of(reports, given, width + 1, number, logits.dtype))
+        share = jnp.full(number, 1 / _NUM_DRAWS, logits.dtype) if is_drawn else jnp.exp(posterior.log_probabilities)
+        slope = posterior.moved[:, 1:]
         return total + share[:, None, None] * slope[:, :, None] * slope[:, None, :], None
 
     if is_drawn:

@@ -89,8 +89,8 @@ def delta_method(
         >>> from rrjax.models import delta_method
         >>> def entropy(theta):
         ...     return -jnp.sum(jnp.where(theta > 0, theta * jnp.log(jnp.where(theta > 0, theta, 1)), 0))
-        >>> found = delta_method(entropy, [5_200, 2_900, 1_500, 900], epsilon=2.0)
-        >>> print(f"{found.value:.3f} ± {found.standard_error:.3f}, bias {found.bias:.4f}")
+        >>> estimate = delta_method(entropy, [5_200, 2_900, 1_500, 900], epsilon=2.0)
+        >>> print(f"{estimate.value:.3f} ± {estimate.standard_error:.3f}, bias {estimate.bias:.4f}")
         0.835 ± 0.012, bias -0.0003
 
     References:
@@ -142,6 +142,6 @@ def _delta(statistic, estimator, second_order, weights, given, level):
         terms = lax.map(diagonal_term, jnp.arange(weights.shape[0]), batch_size=16)
         bias = (jnp.sum(terms, axis=0) - second_derivative(weights) / total) / 2
     # A NaN estimate has no active category, so all slopes would be zero.
-    error, bias = (jnp.where(jnp.isnan(value), jnp.nan, found) for found in (error, bias))
+    error, bias = (jnp.where(jnp.isnan(value), jnp.nan, number) for number in (error, bias))
     width = ndtri((1 + level) / 2) * error
     return DeltaEstimate(value, error, bias, value - width, value + width)

@@ -112,8 +112,8 @@ def fit_dirichlet(
         >>> shares = jax.random.dirichlet(jax.random.key(0), jnp.asarray([4.0, 2.0, 1.0]), (60,))
         >>> draw = jax.vmap(lambda key, theta: rrjax.simulate.counts(key, theta, 2000, 2.0))
         >>> counts = draw(jax.random.split(jax.random.key(2), 60), shares)
-        >>> found = fit_dirichlet(jax.random.key(1), counts, 2.0, num_draws=256)
-        >>> print(f"{found.concentration:.0f}", [f"{share:.1f}" for share in found.mean.tolist()])
+        >>> result = fit_dirichlet(jax.random.key(1), counts, 2.0, num_draws=256)
+        >>> print(f"{result.concentration:.0f}", [f"{share:.1f}" for share in result.mean.tolist()])
         9 ['0.6', '0.3', '0.1']
 
     References:
@@ -248,6 +248,6 @@ def _fitted(key, counts, epsilon, num_draws):
 
     modes = jnp.log(jax.vmap(rough_shares)(counts))
     modes = modes[:, 1:] - modes[:, :1]
-    _, found = lax.scan(round_of, with_sharding_of((start, modes), normal, counts), length=_NUM_ROUNDS)
-    found = jax.tree.map(lambda leaf: leaf[-1], found)
-    return dataclasses.replace(found, alpha=jnp.where(usable, found.alpha, jnp.nan))
+    _, rounds = lax.scan(round_of, with_sharding_of((start, modes), normal, counts), length=_NUM_ROUNDS)
+    rounds = jax.tree.map(lambda leaf: leaf[-1], rounds)
+    return dataclasses.replace(rounds, alpha=jnp.where(usable, rounds.alpha, jnp.nan))

@@ -117,8 +117,8 @@ def fit_family(
         >>> from functools import partial
         >>> from rrjax.models import fit_family, zipf_logits
         >>> counts = rrjax.simulate.counts(jax.random.key(0), rrjax.simulate.zipf(100, 1.3), 20_000, 2.0)
-        >>> found = fit_family(partial(zipf_logits, num_categories=100), 1.0, counts, 2.0)
-        >>> print(f"{found.parameters:.3f} ± {found.standard_errors:.3f}")
+        >>> zipf = fit_family(partial(zipf_logits, num_categories=100), 1.0, counts, 2.0)
+        >>> print(f"{zipf.parameters:.3f} ± {zipf.standard_errors:.3f}")
         1.323 ± 0.042
 
     References:

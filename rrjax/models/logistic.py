@@ -94,9 +94,9 @@ def posteriors(coefficients: Float[Array, "D k"], covariates: Float[Array, "N D"
     return Posteriors(log_shares, moved, rows.scale + total)
 
 
-def curvatures(found: Posteriors) -> tuple[Float[Array, "N k k"], Float[Array, "N k k"]]:
+def curvatures(posterior: Posteriors) -> tuple[Float[Array, "N k k"], Float[Array, "N k k"]]:
     """Observed and complete information of each report on the logits of the categories but the first."""
-    pi, g = jnp.exp(found.log_shares[:, 1:]), found.moved[:, 1:]
+    pi, g = jnp.exp(posterior.log_shares[:, 1:]), posterior.moved[:, 1:]
     diagonal = jnp.eye(pi.shape[1], dtype=pi.dtype)
     outer = pi[:, :, None] * pi[:, None, :]
     cross = g[:, :, None] * pi[:, None, :]
@@ -114,18 +114,18 @@ def on_coefficients(each: Float[Array, "N k k"], data: Data) -> Float[Array, "P 
     return blocks.reshape(size, *blocks.shape[2:]).reshape(size, size)
 
 
-def slope_of(found: Posteriors, data: Data) -> Float[Array, " P"]:
+def slope_of(posterior: Posteriors, data: Data) -> Float[Array, " P"]:
     """The slope of the log-likelihood in the coefficients."""
-    return einsum("n,nd,nk->dk", data.weights, data.covariates, found.moved[:, 1:]).ravel()
+    return einsum("n,nd,nk->dk", data.weights, data.covariates, posterior.moved[:, 1:]).ravel()
 
 
 def evaluated(coefficients: Float[Array, "D k"], blocks: Data, ridge: Float[Array, ""]) -> View:
     """The log-likelihood and its derivatives at some coefficients."""
 
     def of_block(data):
-        found = posteriors(coefficients, data.covariates, data.rows)
-        information = [on_coefficients(each, data) for each in curvatures(found)]
-        return (slope_of(found, data), *information), data.weights * found.log_probabilities
+        posterior = posteriors(coefficients, data.covariates, data.rows)
+        information = [on_coefficients(each, data) for each in curvatures(posterior)]
+        return (slope_of(posterior, data), *information), data.weights * posterior.log_probabilities
 
     (slope, observed, complete), log_probabilities = added_up(of_block, blocks, coefficients)
     prior = ridge * jnp.eye(coefficients.size, dtype=coefficients.dtype)
@@ -162,9 +162,9 @@ def bias(coefficients: Float[Array, "D k"], data: Data, inverse: Float[Array, "P
         spread = einsum("nd,diej,ne->nij", block.covariates, split, block.covariates)
         logits = matmul(block.covariates, coefficients)
         third = jax.vmap(jax.grad(of_user))(logits, block.rows, spread)
-        found = posteriors(coefficients, block.covariates, block.rows)
-        observed, _ = curvatures(found)
-        product = einsum("nij,njk,nk->ni", observed, spread, found.moved[:, 1:])
+        posterior = posteriors(coefficients, block.covariates, block.rows)
+        observed, _ = curvatures(posterior)
+        product = einsum("nij,njk,nk->ni", observed, spread, posterior.moved[:, 1:])
         return einsum("n,nd,ni->di", block.weights, block.covariates, -third / 2 - product), ()
 
     total, _ = added_up(of_block, blocks_of(data), coefficients)

@@ -485,8 +485,8 @@ def _as_weights(reports):
 def _entries(values, places):
     """The entry of each row at its place; NaN for a place outside."""
     inside = (places >= 0) & (places < values.shape[-1])
-    found = jnp.take_along_axis(values, jnp.where(inside, places, 0)[..., None], axis=-1)[..., 0]
-    return jnp.where(inside, found, jnp.nan)
+    entries = jnp.take_along_axis(values, jnp.where(inside, places, 0)[..., None], axis=-1)[..., 0]
+    return jnp.where(inside, entries, jnp.nan)
 
 
 def _as_logits(logits, where):

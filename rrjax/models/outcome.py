@@ -73,9 +73,9 @@ def fit_outcome(
         >>> holds = (rng.random(20_000) < 1 / (1 + np.exp(-age))).astype(int)
         >>> income = 2 + 0.5 * age - 1.0 * holds + rng.normal(size=20_000)
         >>> reports = rrjax.RandomizedResponse(2, 1.0).randomize(jax.random.key(0), holds)
-        >>> found = fit_outcome(income, age, reports, 1.0, num_categories=2)
-        >>> away = (found.coefficients - np.array([2, 0.5, -1.0])) / found.standard_errors
-        >>> bool(abs(away).max() < 3), bool(found.standard_errors[2] < 0.05)
+        >>> fitted = fit_outcome(income, age, reports, 1.0, num_categories=2)
+        >>> away = (fitted.coefficients - np.array([2, 0.5, -1.0])) / fitted.standard_errors
+        >>> bool(abs(away).max() < 3), bool(fitted.standard_errors[2] < 0.05)
         (True, True)
 
     References:

@@ -140,7 +140,7 @@ def fit(
     if solver not in get_args(Solver):
         raise ArgumentError(f'solver must be "newton" or "l-bfgs", got {solver!r}', argument="solver", value=solver)
     if sample is not None or isinstance(mechanism_or_epsilon, TwoSamples):
-        from rrjax.models.two_samples import fit_two_samples
+        from rrjax.models.two_sample_regression import fit_two_samples
 
         odd = {"num_categories": num_categories is not None, "solver": solver != "newton", "reduce_bias": reduce_bias}
         if (name := next((name for name, given in odd.items() if given), None)) is not None:
@@ -209,8 +209,8 @@ def fit_in_batches(
         >>> values = (np.random.default_rng(1).random(20_000) < 1 / (1 + np.exp(-x))).astype(int)
         >>> reports = rrjax.RandomizedResponse(2, 1.0).randomize(jax.random.key(0), values)
         >>> whole = fit(x, reports, 1.0, num_categories=2)
-        >>> found = fit_in_batches(jax.random.key(1), x, reports, 1.0, num_categories=2)
-        >>> bool(abs(found.coefficients - whole.coefficients).max() < 0.2 * whole.standard_errors.min())
+        >>> result = fit_in_batches(jax.random.key(1), x, reports, 1.0, num_categories=2)
+        >>> bool(abs(result.coefficients - whole.coefficients).max() < 0.2 * whole.standard_errors.min())
         True
 
     References:
@@ -300,7 +300,7 @@ def _evaluated(problem: _CheckedRegression, solution: Solution, tol):
     """The regression, and the standard errors of the standardized coefficients."""
     data, ridge = problem.data, problem.ridge
     coefficients, gap, num_iters = solution
-    found = posteriors(coefficients, data.covariates, data.rows).log_probabilities
+    log_probabilities = posteriors(coefficients, data.covariates, data.rows).log_probabilities
     at_zero = posteriors(0 * coefficients, data.covariates, data.rows).log_probabilities
     covariance = errors = None
     if problem.covariance == "none":
@@ -320,7 +320,7 @@ def _evaluated(problem: _CheckedRegression, solution: Solution, tol):
         errors = jnp.sqrt(jnp.diagonal(covariance)).reshape(coefficients.shape)
         # False for NaN, if the information is not positive.
         converged = (gap <= tol) & jnp.all(errors < LARGEST_STANDARD_ERROR)
-    log_likelihood = accurate_sum(data.weights * found)
+    log_likelihood = accurate_sum(data.weights * log_probabilities)
     # An impossible report or an unusable ε makes only the sum NaN: the iteration made no step.
     usable = jnp.isfinite(log_likelihood) & (jnp.min(data.weights) >= 0) & (ridge >= 0)
     coefficients, covariance = jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), (coefficients, covariance))
@@ -329,7 +329,7 @@ def _evaluated(problem: _CheckedRegression, solution: Solution, tol):
         standard_covariance=covariance,
         units=problem.units,
         log_likelihood=log_likelihood,
-        gain=accurate_sum(data.weights * (found - at_zero)),
+        gain=accurate_sum(data.weights * (log_probabilities - at_zero)),
         gap=gap,
         num_iters=num_iters,
         converged=converged & usable,

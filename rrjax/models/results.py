@@ -214,8 +214,8 @@ def predict(result: Regression, covariates: ArrayLike, *, confidence: float = 0.
         >>> x = np.random.default_rng(0).normal(size=20_000)
         >>> values = (np.random.default_rng(1).random(20_000) < 1 / (1 + np.exp(-x))).astype(int)
         >>> reports = rrjax.RandomizedResponse(2, 1.0).randomize(jax.random.key(0), values)
-        >>> found = predict(fit(x, reports, 1.0, num_categories=2), [0.0, 1.0])
-        >>> [bool(low < share < high) for low, share, high in zip(found.lower[:, 1], (0.5, 0.73), found.upper[:, 1])]
+        >>> shares = predict(fit(x, reports, 1.0, num_categories=2), [0.0, 1.0])
+        >>> [bool(low < share < high) for low, share, high in zip(shares.lower[:, 1], (0.5, 0.73), shares.upper[:, 1])]
         [True, True]
     """
     given = refuse_spread(unsharded(as_covariates(covariates)), "predict")
@@ -310,11 +310,11 @@ def summary(
 
 
 def _as_names(given, number, name):
-    found = [str(each) for each in as_list(given)]
-    if len(found) != number:
+    names = [str(each) for each in as_list(given)]
+    if len(names) != number:
         kind = "covariate" if name == "names" else "category"
         raise ArgumentError(f"{name} must be {number} texts, one for each {kind}; got {given!r}", argument=name)
-    return found
+    return names
 
 
 def _lines(names, estimates, errors, clusters=None):

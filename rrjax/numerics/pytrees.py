@@ -123,9 +123,9 @@ def short(value: Any) -> str:
     return str(known) if known.ndim == 0 else f"[{', '.join(map(str, known))}]"
 
 
-def _as_tuples(found):
+def _as_tuples(value):
     """Lists as tuples, at every depth: JSON has no tuples, and static fields need a hash."""
-    return tuple(map(_as_tuples, found)) if isinstance(found, list) else found
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _readable(array):

@@ -63,8 +63,8 @@ class Rows:
         row = jnp.arange(self.height, dtype=jnp.int32)
         part = row // self.number
         places = part[:, None] * WIDTH + jnp.arange(WIDTH, dtype=jnp.int32)
-        found = {"parts": num_parts(self.length), "vector": row % self.number, "part": part}
-        for name, value in (found | {"places": places, "used": places < self.length}).items():
+        derived = {"parts": num_parts(self.length), "vector": row % self.number, "part": part}
+        for name, value in (derived | {"places": places, "used": places < self.length}).items():
             object.__setattr__(self, name, value)
 
     def spread(self, values: Shaped[Array, " R"]) -> Shaped[Array, "R 1"]:
@@ -84,21 +84,21 @@ class Rows:
         """A function, elementwise along its first axis, of values `[R]` of the vectors."""
         size = min(VECTORS, self.height)
 
-        def some(index, found):
+        def some(index, results):
             def part(all_):
                 return lax.dynamic_slice_in_dim(all_, index * size, size)
 
             def put(all_, new):
                 return lax.dynamic_update_slice_in_dim(all_, new, index * size, 0)
 
-            return jax.tree.map(put, found, function(*jax.tree.map(part, values)))
+            return jax.tree.map(put, results, function(*jax.tree.map(part, values)))
 
         def in_use():
             empty = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(function, *values))
             return repeat((self.number + size - 1) // size, some, empty)
 
         def all_at_once():
-            return jax.tree.map(lambda found: jnp.where(self.there, found, 0), function(*values))
+            return jax.tree.map(lambda result: jnp.where(self.there, result, 0), function(*values))
 
         return by_platform(cpu=in_use, elsewhere=all_at_once)
 
@@ -152,8 +152,8 @@ class Rows:
                 return in_fixed_turns(rows)
             part = jnp.arange(most, dtype=jnp.int32)[:, None]
             place = jnp.minimum(part * self.number + jnp.arange(self.height, dtype=jnp.int32), self.height - 1)
-            found = jnp.where(part < self.parts, rows.at[:, place].get(mode="promise_in_bounds"), 0)
-            return lax.reduce(found, jnp.zeros((), rows.dtype), combine, (1,))
+            parts = jnp.where(part < self.parts, rows.at[:, place].get(mode="promise_in_bounds"), 0)
+            return lax.reduce(parts, jnp.zeros((), rows.dtype), combine, (1,))
 
         folded = by_platform(rows, cpu=by_halves, elsewhere=at_once)
         return jnp.where(self.there, folded, 0)

@@ -249,11 +249,11 @@ def _crossing(delta_at, delta, point, keeps, breaks):
             break
         if not low < point < high:
             point = (low + high) / 2
-        found = delta_at(point)
-        if found <= delta:
-            good, above, below = point, height(found), below / 2
+        here = delta_at(point)
+        if here <= delta:
+            good, above, below = point, height(here), below / 2
         else:
-            bad, below, above = point, height(found), above / 2
+            bad, below, above = point, height(here), above / 2
         if math.isfinite(above):
             # A part of the tolerance away from both ends, or the other end would not move.
             part = min(max(above / (above - below), TOLERANCE / 4), 1 - TOLERANCE / 4)
@@ -273,11 +273,11 @@ def _built(mechanism: MechanismFactory | None, num_categories: int | None, epsil
     if not callable(mechanism):
         raise ArgumentError.about("mechanism", f"must be a class or a function of K and ε, got {mechanism}")
     built = mechanism(num_categories, epsilon)
-    found = getattr(built, "epsilon", None)
-    if found is None or np.ndim(found) != 0 or not math.isclose(float(found), epsilon, rel_tol=1e-9):
+    own = getattr(built, "epsilon", None)
+    if own is None or np.ndim(own) != 0 or not math.isclose(float(own), epsilon, rel_tol=1e-9):
         raise ArgumentError(
             f"mechanism must make one of the ε that it is given: at epsilon = {epsilon:g} it made "
-            + ("one that has no epsilon" if found is None else f"one of epsilon = {found}"),
+            + ("one that has no epsilon" if own is None else f"one of epsilon = {own}"),
             argument="mechanism",
         )
     return built

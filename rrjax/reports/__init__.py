@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rrjax.reports.shares import Shares
     from rrjax.reports.statements import Statements
     from rrjax.reports.testing import Test
-    from rrjax.reports.two_samples import TwoSampleReports, TwoSampleShares
+    from rrjax.reports.two_sample_designs import TwoSampleReports, TwoSampleShares
 
 __all__ = [
     "Answer",
@@ -81,7 +81,7 @@ _NAMES = {
     "shares": ("Shares",),
     "statements": ("Statements",),
     "testing": ("Test",),
-    "two_samples": ("TwoSampleReports", "TwoSampleShares"),
+    "two_sample_designs": ("TwoSampleReports", "TwoSampleShares"),
 }
 """The names of each module."""
 

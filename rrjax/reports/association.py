@@ -147,13 +147,13 @@ def association(
         measures = ("cramers_v", "mutual_information", *(["odds_ratio"] * tested))
         unknown = dict.fromkeys((name + end for name in measures for end in ENDS), math.nan)
         return {"columns": list(names)} | unknown | ({"p_value": math.nan} if tested else {}) | {"contradicted": True}
-    found = inference.association(key, counts, product, level=level, num_draws=draws)
+    associated = inference.association(key, counts, product, level=level, num_draws=draws)
 
     def limits(name, each):
         return dict(zip((name + end for end in ENDS), map(float, (each.value, each.lower, each.upper)), strict=True))
 
-    facts = {"columns": list(names)} | limits("cramers_v", found.cramers_v)
-    facts |= limits("mutual_information", found.mutual_information)
+    facts = {"columns": list(names)} | limits("cramers_v", associated.cramers_v)
+    facts |= limits("mutual_information", associated.mutual_information)
     if not tested:
         return facts
     ratio = inference.Limits(*[jnp.asarray(jnp.nan)] * 3)
@@ -242,13 +242,13 @@ class Pairs(OfColumns):
     @property
     def conclusion(self) -> str:
         """How many pairs go together significantly, and which one most of all."""
-        number, found = len(self.pairs), self.significant
-        if not found:
+        number, significant = len(self.pairs), self.significant
+        if not significant:
             return "No two columns go together significantly."
         return (
-            f"{len(found):,} of {form.number(number, 'pair', 'pairs')} of columns "
-            f"{'goes' if len(found) == 1 else 'go'} together significantly; most of all {named(found[0])} "
-            f"(Cramér's V {measured(found[0], 'cramers_v', 3)[0]})."
+            f"{len(significant):,} of {form.number(number, 'pair', 'pairs')} of columns "
+            f"{'goes' if len(significant) == 1 else 'go'} together significantly; most of all {named(significant[0])} "
+            f"(Cramér's V {measured(significant[0], 'cramers_v', 3)[0]})."
         )
 
     @property
@@ -381,10 +381,10 @@ class JointShares(OfColumns):
         said = ["; ".join(f"{name}: {note}" for name, note in self._notes.items()) + "."]
         if self.association is not None:
             measures = MEASURES | ({"odds ratio": ("odds_ratio", 2)} if self.shape == (2, 2) else {})
-            found = {title: measured(self.association, *each) for title, each in measures.items()}
+            texts = {title: measured(self.association, *each) for title, each in measures.items()}
             listed = [
                 f"{title} {value}" + f" ({limits.replace('–', 'to')})" * bool(limits)
-                for title, (value, limits) in found.items()
+                for title, (value, limits) in texts.items()
             ]
             said.append(
                 f"{', '.join(listed)}, corrected for noise, with {form.in_full(self.level)} intervals; p of "
@@ -468,7 +468,7 @@ def joint_of(columns: SeparateColumns, level: float) -> JointShares:
     return JointShares(
         columns,
         level,
-        {name: np.asarray(found.theta) for name, found in [*shares.items(), ("likeliest", likeliest)]},
+        {name: np.asarray(each.theta) for name, each in [*shares.items(), ("likeliest", likeliest)]},
         unbiased=np.asarray(product.inv(counts)),
         standard_error=np.sqrt(np.asarray(product.inv_variances(counts))),
         gap=float(likeliest.gap),
@@ -509,8 +509,8 @@ class Tree(OfColumns):
             parts.append([*(np.full(shares.size, own.column, object) for own in ends), *labels, shares.ravel()])
         *texts, shares = (np.concatenate(part) for part in zip(*parts, strict=True))
         names = ("column_1", "column_2", "label_1", "label_2")
-        found = {name: np.asarray(each, object) for name, each in zip(names, texts, strict=True)}
-        return self.reports.table(found | {"share": shares})
+        columns = {name: np.asarray(each, object) for name, each in zip(names, texts, strict=True)}
+        return self.reports.table(columns | {"share": shares})
 
     @property
     def sentences(self) -> list[str]:
@@ -570,8 +570,8 @@ def _fit(columns: SeparateColumns, tree: inference.ChowLiuTree) -> dict[str, Any
     if number < 3:
         return None
     draws = min(MOST_FIT_DRAWS, max(LEAST_FIT_DRAWS, MOST_DRAWN_VALUES // (len(reports[0]) * number)))
-    found = inference.tree_fit_test(jax.random.key(0), reports, tree, columns.mechanism, num_draws=draws)
-    statistics, p_values = (np.asarray(each) for each in (found.pair_statistics, found.pair_p_values))
+    test = inference.tree_fit_test(jax.random.key(0), reports, tree, columns.mechanism, num_draws=draws)
+    statistics, p_values = (np.asarray(each) for each in (test.pair_statistics, test.pair_p_values))
     pairs = [
         {
             "columns": [columns.names[place] for place in pair],
@@ -582,5 +582,5 @@ def _fit(columns: SeparateColumns, tree: inference.ChowLiuTree) -> dict[str, Any
         if not np.isnan(p_values[pair])
     ]
     pairs.sort(key=lambda pair: (pair["p_value"], -pair["statistic"]))
-    totals = {"p_value": float(found.p_value), "statistic": float(found.statistic)}
+    totals = {"p_value": float(test.p_value), "statistic": float(test.statistic)}
     return totals | {"num_draws": draws, "pairs": pairs}

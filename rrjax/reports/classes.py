@@ -194,21 +194,21 @@ def within_of(
     shape = len(names), len(parts), len(labels)
     tail = (1 - level) / (math.prod(shape) if simultaneous else 1)
     given = numbers.values[there], values, mechanism
-    found, vectors = np.empty((3, *shape)), np.asarray(mechanism.debias(values))
+    statements, vectors = np.empty((3, *shape)), np.asarray(mechanism.debias(values))
     shares = np.full(shape[1:], np.nan)
     for part, (_, rows) in enumerate(parts):
         how: dict[str, Any] = {"level": 1 - tail, "where": np.isin(np.arange(number), rows)}
         shares[part, :size] = vectors[rows].mean(axis=0)
-        found[:, :, part, :size] = _numbers(given, mean, quantiles, **how)
+        statements[:, :, part, :size] = _numbers(given, mean, quantiles, **how)
         if size == 2:
-            found[:, :, part, size] = _numbers(given, mean, quantiles, **how, reference=1)[..., 0]
+            statements[:, :, part, size] = _numbers(given, mean, quantiles, **how, reference=1)[..., 0]
     own = {
         "statement": np.asarray(names, object)[:, None, None],
         "of": np.asarray([level for level, _ in parts], object)[:, None],
         "class": np.asarray(labels, object),
         "num_reports": np.asarray([len(rows) for _, rows in parts])[:, None],
         "share": shares,
-        **dict(zip(("value", "lower", "upper"), found, strict=True)),
+        **dict(zip(("value", "lower", "upper"), statements, strict=True)),
     }
     table = {name: np.broadcast_to(each, shape).ravel() for name, each in own.items()}
     lacking = [each.name for each in (numbers, public) if each is not None and each.missing.any()]
@@ -220,9 +220,9 @@ def within_of(
 
 def _numbers(given: tuple[Any, Any, Any], mean: bool, quantiles: Sequence[float], **how: Any) -> np.ndarray:
     """The means and quantiles of the classes, with their limits, `[3, statements, K]`."""
-    found = [np.asarray(inference.class_means(*given, **how))[:, None]] if mean else []
-    found += [np.asarray(inference.class_quantiles(*given, np.asarray(quantiles), **how))] if quantiles else []
-    return np.concatenate(found, axis=1)
+    intervals = [np.asarray(inference.class_means(*given, **how))[:, None]] if mean else []
+    intervals += [np.asarray(inference.class_quantiles(*given, np.asarray(quantiles), **how))] if quantiles else []
+    return np.concatenate(intervals, axis=1)
 
 
 @in_float64
@@ -234,8 +234,8 @@ def _distributions(answer: ClassStatements) -> tuple[np.ndarray, dict[str, list[
     points = np.quantile(known, np.linspace(0.005, 0.995, CURVE_POINTS // 2))
     points = np.union1d(points, np.linspace(points[0], points[-1], CURVE_POINTS // 2))
     how: dict[str, Any] = {"level": answer.level, "simultaneous": "bonferroni" if answer.simultaneous else None}
-    found = inference.class_cdf(known, values[there], reports.mechanism_of(there), points, **how)
-    return points, {str(label): [np.asarray(each)[:, k] for each in found] for k, label in enumerate(reports.labels)}
+    curves = inference.class_cdf(known, values[there], reports.mechanism_of(there), points, **how)
+    return points, {str(label): [np.asarray(each)[:, k] for each in curves] for k, label in enumerate(reports.labels)}
 
 
 def _read(reports: Any, within: str, by: str | None) -> tuple[Covariate, Covariate | None, np.ndarray, np.ndarray]:

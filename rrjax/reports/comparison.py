@@ -86,12 +86,12 @@ class Comparison(Answer):
         """The estimates whose shares people see: all if they are few, or the leading ones."""
         if len(self.estimates) <= MOST_SHOWN:
             return self.estimates
-        leading = [found for name in LEADING for found in self.estimates if found.estimator.name == name]
+        leading = [each for name in LEADING for each in self.estimates if each.estimator.name == name]
         return leading or self.estimates[:MOST_SHOWN]
 
     @property
     def _thetas(self):
-        return {found.estimator.name: found.theta for found in self.estimates}
+        return {each.estimator.name: each.theta for each in self.estimates}
 
     @property
     def _true(self):
@@ -106,7 +106,7 @@ class Comparison(Answer):
         return {"standard_error": self.reports.standard_error}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
-        estimators = [found.facts() for found in self.estimates]
+        estimators = [each.facts() for each in self.estimates]
         if self.errors is not None:
             estimators = [row | {"errors": error} for row, error in zip(estimators, self.errors, strict=True)]
         first = self.shown[0]
@@ -117,7 +117,7 @@ class Comparison(Answer):
     def sentences(self) -> list[str]:
         constant = "" if self.reports.tallied is None or self.reports.design is not None else ", up to a constant"
         reasons = ["not computed"] * (self.reports.likelihood_arguments is None)
-        reasons += ["not a distribution"] * any(not found.proper for found in self.estimates)
+        reasons += ["not a distribution"] * any(not each.proper for each in self.estimates)
         undefined = f" –:\N{NO-BREAK SPACE}{' or '.join(reasons)}." if reasons else ""
         return [
             "> 0, < 0: categories with a positive or negative share; NLL: negative log-likelihood of the reports"
@@ -131,11 +131,11 @@ class Comparison(Answer):
 
     @property
     def cautions(self) -> list[str]:
-        return [found.caution for found in self.estimates if found.caution]
+        return [each.caution for each in self.estimates if each.caution]
 
     @property
     def words(self) -> dict[str, str]:
-        words = {found.title: found.note for found in self.estimates}
+        words = {each.title: each.note for each in self.estimates}
         if self.reports.likelihood_arguments is None:
             words["NLL"] = f"not computed: {too_large(self.reports)}"
         elif self.reports.tallied is not None and self.reports.design is None:
@@ -154,7 +154,7 @@ class Comparison(Answer):
                 "not empty",
                 "max": "the largest error of a category, a share",
             }
-        improper = [found.title for found in self.estimates if not found.proper]
+        improper = [each.title for each in self.estimates if not each.proper]
         if improper:
             undefined = "" if self.errors is None else " and KL"
             words["–"] = (
@@ -170,13 +170,13 @@ class Comparison(Answer):
     def blocks(self, top: int = SHOWN) -> list[Block]:
         rows = [
             [
-                found.title,
-                f"{found.num_positive:,}",
-                f"{int((found.theta < 0).sum()):,}",
-                "–" if math.isnan(found.nll) else f"{found.nll:.6f}",
-                form.at_most(found.certificate["gap"], 2) if found.proper else "–",
+                each.title,
+                f"{each.num_positive:,}",
+                f"{int((each.theta < 0).sum()):,}",
+                "–" if math.isnan(each.nll) else f"{each.nll:.6f}",
+                form.at_most(each.certificate["gap"], 2) if each.proper else "–",
             ]
-            for found in self.estimates
+            for each in self.estimates
         ]
         measures = Cells(["", "> 0", "< 0", "NLL", "gap"], rows)
         if self.errors is not None:
@@ -213,14 +213,14 @@ def compared(
     tasks = [partial(estimated, reports, name, "estimators") for name in dict.fromkeys(names)]
     *estimates, _ = side_by_side([*tasks, partial(check_contradictions, reports)])
     with jax.enable_x64(True):
-        errors = None if shares is None else [_errors(found, shares) for found in estimates]
+        errors = None if shares is None else [_errors(each, shares) for each in estimates]
     notes = of_order(reports, ORDERED) if any(ESTIMATORS[name].ordered for name in names) else []
     return Comparison(reports, estimates, shares, errors, level, notes)
 
 
-def _errors(found: Estimate, truth: np.ndarray) -> dict[str, float]:
-    distances = _distances(found.theta, truth)  # a program's dictionary comes back in another order
-    return {name: found.measured(name, distances[name]) for name in ERRORS}
+def _errors(estimate: Estimate, truth: np.ndarray) -> dict[str, float]:
+    distances = _distances(estimate.theta, truth)  # a program's dictionary comes back in another order
+    return {name: estimate.measured(name, distances[name]) for name in ERRORS}
 
 
 @program
@@ -269,13 +269,13 @@ def read_truth(source: Source, counts: str | None, reports: Reports, argument: s
             pairs = count_pairs(source, metadata.columns, domain.factors)
             return pairs.counts.ravel() / pairs.counts.sum()
         try:
-            found = count_source(source, domain, counts)
+            true = count_source(source, domain, counts)
         except io.DataError:
             # Of several columns, take the one with the name of the column of reports.
             if source.column is not None:
                 raise
-            found = count_source(dataclasses.replace(source, column=counted.column), domain, counts)
-        if counts is None and may_be_counts(source, found):
+            true = count_source(dataclasses.replace(source, column=counted.column), domain, counts)
+        if counts is None and may_be_counts(source, true):
             file = source.files()[0]
             raise refusal(
                 argument,
@@ -290,4 +290,4 @@ def read_truth(source: Source, counts: str | None, reports: Reports, argument: s
             hints.append(f"the domain was taken from the reports, {option('domain')} sets it for both")
         said = "; ".join(filter(None, hints))
         raise reworded(error, f"{error} ({said}.)" if said else str(error)) from error
-    return found.counts / found.counts.sum()
+    return true.counts / true.counts.sum()

@@ -75,8 +75,8 @@ class Difference(Answer):
     def _table(self):
         first, second = self.estimates[:, 0]
         error = np.where(self.errors > 0, self.errors, np.nan)
-        found = {"first": first, "second": second, "difference": first - second, "standard_error": error}
-        return {"label": self.reports.labels, **found, **self.test._asdict()}
+        columns = {"first": first, "second": second, "difference": first - second, "standard_error": error}
+        return {"label": self.reports.labels, **columns, **self.test._asdict()}
 
     @property
     def title(self) -> str:
@@ -95,7 +95,7 @@ class Difference(Answer):
     @property
     def facts(self) -> dict[str, Any]:
         sides = zip(("first", "second"), self.names, self.sides, self.sizes, strict=True)
-        found = {
+        facts = {
             place: {
                 "name": name,
                 "num_reports": number,
@@ -104,9 +104,9 @@ class Difference(Answer):
             }
             for place, name, side, number in sides
         }
-        found |= {"by": self.by, **dataclasses.asdict(self.sample), "degrees": self.degrees}
+        facts |= {"by": self.by, **dataclasses.asdict(self.sample), "degrees": self.degrees}
         p_value = float(np.nanmin(self._table["p_value"], initial=1))
-        return {**found, "warnings": self.warnings, "level": self.level, "p_value": p_value}
+        return {**facts, "warnings": self.warnings, "level": self.level, "p_value": p_value}
 
     @property
     def sentences(self) -> list[str]:

@@ -82,8 +82,8 @@ class FunctionalEstimate:
 
     def facts(self) -> dict[str, Any]:
         names = ("num_reports", "value", "standard_error", "lower", "upper")
-        found = {"statement": self.functional.name, "kind": self.functional.kind, "of": self.level}
-        return found | {name: getattr(self, name) for name in names} | self.sampled
+        facts = {"statement": self.functional.name, "kind": self.functional.kind, "of": self.level}
+        return facts | {name: getattr(self, name) for name in names} | self.sampled
 
     def texts(self) -> tuple[str, str, str]:
         """The value, its standard error and its interval, for people."""
@@ -120,12 +120,12 @@ def estimates_of(
     how |= {"method": "normal" if normal else None, "mechanism": kind}
     how |= {} if tuned_to is None else {"looks": "any", "tuned_to": tuned_to}
     if tallied:
-        found = [inference.linear_functional(part.data, **how) for part in parts]
+        estimates = [inference.linear_functional(part.data, **how) for part in parts]
     else:
         counts = jnp.stack([jnp.asarray(part.data) for part in parts])
         batch = jax.vmap(lambda each: inference.linear_functional(each, epsilon, **how))(counts)
-        found = [jax.tree.map(lambda leaf, place=place: leaf[place], batch) for place in range(len(parts))]
-    rows, levels = [row(*each) for each in zip(parts, found, strict=True)], parts[1:]
+        estimates = [jax.tree.map(lambda leaf, place=place: leaf[place], batch) for place in range(len(parts))]
+    rows, levels = [row(*each) for each in zip(parts, estimates, strict=True)], parts[1:]
     if len(levels) == 2:
         first, second = levels
         each = inference.difference(first.data, second.data, epsilon, **how)
@@ -141,12 +141,12 @@ def estimates_of(
 def _quantiles(reports, functional, parts, epsilon, mechanism, level):
     data = [part.data if mechanism is not None else jnp.asarray(part.data) for part in parts]
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
-    found = jax.vmap(
+    quantiles = jax.vmap(
         lambda each: inference.quantile(each, epsilon, functional.probability, mechanism=mechanism, level=level)
     )(together)
     labels = np.full(reports.num_categories + 1, None)  # −1 stands for no quantile
     labels[:-1] = reports.labels
-    ends = [labels[np.asarray(each)].tolist() for each in found]
+    ends = [labels[np.asarray(each)].tolist() for each in quantiles]
     return [
         FunctionalEstimate(functional, part.level, part.num_reports, value, math.nan, lower, upper)
         for part, value, lower, upper in zip(parts, *ends, strict=True)

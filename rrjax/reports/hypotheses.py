@@ -93,10 +93,10 @@ def _of_tally(reports: Reports, theta: np.ndarray | None, simulation: Simulation
     if theta is None:
         question = f"Can {reports.mechanism.name} have made these reports, of any distribution?"
         way = "fewer" if float(result.statistic) < 0 else "more"
-        found = f"{label} has {way} supporting reports than"
+        statement = f"{label} has {way} supporting reports than"
         if label is None:
-            found = "all categories together are farther from any distribution than"
-        if_so = f"No: {found} chance allows. {reports.possible_causes}"
+            statement = "all categories together are farther from any distribution than"
+        if_so = f"No: {statement} chance allows. {reports.possible_causes}"
     else:
         question = "Do the users come from the given distribution?"
         if_so = f"No: the users come from another distribution; most different is {label}."

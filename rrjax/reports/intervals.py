@@ -100,8 +100,8 @@ def share_limits(
     how: Any = {"simultaneous": "bonferroni" if at_once else None}
     how |= {} if tuned_to is None else {"looks": "any", "tuned_to": tuned_to}
     with jax.enable_x64(True):
-        found = inference.intervals(*reports.support_arguments, level, **how)
-    return np.asarray(found.lower), np.asarray(found.upper)
+        limits = inference.intervals(*reports.support_arguments, level, **how)
+    return np.asarray(limits.lower), np.asarray(limits.upper)
 
 
 def fakes_of(reports: Reports, intervals: ShareIntervals, places: np.ndarray | None = None) -> np.ndarray:
@@ -118,6 +118,6 @@ def fakes_of(reports: Reports, intervals: ShareIntervals, places: np.ndarray | N
     ranks = max(int(marked.sum()), 1), min(int(marked.sum()) + 1, size)
     with jax.enable_x64(True):
         levels = [1 - intervals.fdr * rank / size / harmonic for rank in ranks]
-        found = [inference.fakes_to_overturn(*reports.support_arguments, places, level=level) for level in levels]
-    numbers = np.where(marked[places], *(np.asarray(each.number) for each in found))
+        fakes = [inference.fakes_to_overturn(*reports.support_arguments, places, level=level) for level in levels]
+    numbers = np.where(marked[places], *(np.asarray(each.number) for each in fakes))
     return numbers if again is None else numbers[again]

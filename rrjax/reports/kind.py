@@ -197,8 +197,8 @@ class ColumnQuestions(Kind):
         Example:
             >>> import rrjax
             >>> reports = rrjax.Reports.of_counts([600, 250, 150], 2.0, ["red", "green", "blue"])
-            >>> found = reports.compare([0.7, 0.2, 0.1], estimators=["inv", "inv_p"])
-            >>> [row["errors"]["tv"] < 0.1 for row in found.rows()["estimators"]]
+            >>> answer = reports.compare([0.7, 0.2, 0.1], estimators=["inv", "inv_p"])
+            >>> [row["errors"]["tv"] < 0.1 for row in answer.rows()["estimators"]]
             [True, True]
         """
         from rrjax.reports.comparison import compared
@@ -292,8 +292,8 @@ class ColumnQuestions(Kind):
         Example:
             >>> import rrjax
             >>> reports = rrjax.Reports.of_counts([400, 300, 200, 100], 2.0)
-            >>> found = reports.statements(mean=True, group={"often": [2, 3]})
-            >>> found.columns["statement"].tolist(), found.columns["value"].round(3).tolist()
+            >>> answer = reports.statements(mean=True, group={"often": [2, 3]})
+            >>> answer.columns["statement"].tolist(), answer.columns["value"].round(3).tolist()
             (['mean', 'often'], [0.687, 0.175])
         """
         from rrjax.reports.statements import statements_of
@@ -370,8 +370,8 @@ class ColumnQuestions(Kind):
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     path = pathlib.Path(folder, "cities.csv")
             ...     _ = path.write_text("\n".join(["city,region", *rows]))
-            ...     found = rrjax.read(path, column="city", epsilon=2.0).by("region", group="Oslo")
-            >>> found.columns["of"].tolist()
+            ...     answer = rrjax.read(path, column="city", epsilon=2.0).by("region", group="Oslo")
+            >>> answer.columns["of"].tolist()
             ['all', 'north', 'south', 'north less south']
         """
         given: dict[str, Any] = {"mean": mean, "quantile": quantile, "group": group, **population}
@@ -412,8 +412,8 @@ class ColumnQuestions(Kind):
             ...     path = pathlib.Path(folder, "timings.csv")
             ...     _ = path.write_text("\n".join(["confidence,seconds", *rows]))
             ...     given = {"mechanism": "coin", "parameters": {"rate": 0.4}, "domain": ["low", "high"]}
-            ...     found = rrjax.read(path, column="confidence", **given).within("seconds", quantile=0.75)
-            >>> found.columns["class"].tolist(), found.columns["value"].tolist()
+            ...     answer = rrjax.read(path, column="confidence", **given).within("seconds", quantile=0.75)
+            >>> answer.columns["class"].tolist(), answer.columns["value"].tolist()
             (['low', 'high', 'low less high'], [6.0, 3.0, 3.0])
         """
         from rrjax.reports.classes import within_of
@@ -462,8 +462,8 @@ class ColumnQuestions(Kind):
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     path = pathlib.Path(folder, "people.csv")
             ...     _ = path.write_text("\n".join(["smokes,age", *rows]))
-            ...     found = rrjax.read(path, column="smokes", epsilon=3.0, domain=["no", "yes"]).regress("age")
-            >>> found.columns["term"].tolist(), found.columns["estimate"].round(3).tolist()
+            ...     answer = rrjax.read(path, column="smokes", epsilon=3.0, domain=["no", "yes"]).regress("age")
+            >>> answer.columns["term"].tolist(), answer.columns["estimate"].round(3).tolist()
             (['(intercept)', 'age'], [-2.455, 0.12])
         """
         from rrjax.reports.regression import regression_of

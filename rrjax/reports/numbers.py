@@ -85,8 +85,8 @@ class Numbers(Kind):
 
     @in_float64
     def _mean_limits(self, level):
-        found = self.counted
-        return inference.mean_limits(found.counts, found.mechanism, found.lower, found.upper, level=level)
+        counted = self.counted
+        return inference.mean_limits(counted.counts, counted.mechanism, counted.lower, counted.upper, level=level)
 
     def _theta(self, estimator=DEFAULT):
         mixture = self.counted.mechanism.channel().mixture_of_counts(self.counted.counts)
@@ -94,11 +94,11 @@ class Numbers(Kind):
 
     def summary(self) -> str:
         """The number of reports, their range, mechanism, column and ε."""
-        found, metadata = self.counted, self.counted.metadata
+        counted, metadata = self.counted, self.counted.metadata
         size, width = metadata.num_categories, self.middles[1] - self.middles[0]
         of = f"{size:,} integers" if self.integers else f"{size:,} bins of width {width:.6g}"
         return (
-            f"{self.called} of numbers from {found.lower[0]:.12g} to {found.upper[-1]:.12g}, "
+            f"{self.called} of numbers from {counted.lower[0]:.12g} to {counted.upper[-1]:.12g}, "
             f"by {metadata.mechanism.name} on {of}, in column {metadata.column!r}; "
             f"ε = {metadata.effective_epsilon:.6g} nats"
         )
@@ -157,9 +157,9 @@ class Numbers(Kind):
             check_rate("quantile", probability)
         if usual := not mean and not quantile:
             quantile = QUANTILES
-        found, theta = self.counted, self._theta()
-        band = inference.cdf_band(found.counts, found.mechanism, level=level)
-        rows = _quantiles(found, theta, band, quantile) if quantile else []
+        counted, theta = self.counted, self._theta()
+        band = inference.cdf_band(counted.counts, counted.mechanism, level=level)
+        rows = _quantiles(counted, theta, band, quantile) if quantile else []
         if mean or usual:
             rows.append(Statement("mean", None, float(theta @ self.middles), *self._mean_limits(level)))
         return NumberStatements(self, theta, band, rows, level)
@@ -253,10 +253,10 @@ class NumberStatements(Answer):
 
     @property
     def _table(self):
-        found = self.reports.counted
+        counted = self.reports.counted
         return {
-            "from": found.lower,
-            "to": found.upper,
+            "from": counted.lower,
+            "to": counted.upper,
             "share": self.theta,
             "cdf": np.minimum(np.cumsum(self.theta), 1),
             "lower": self.band.lower,
@@ -331,15 +331,15 @@ class NumberStatements(Answer):
         from rrjax.figures.axes import refuse_axes
 
         refuse_axes(ax)
-        found, metadata = self.reports.counted, self.reports.counted.metadata
+        counted, metadata = self.reports.counted, self.reports.counted.metadata
         return cdf_figure(
-            found.lower,
-            found.upper,
+            counted.lower,
+            counted.upper,
             self.theta,
             band=(self.band.lower, self.band.upper) if self.band.feasible else None,
             band_label=f"{form.in_full(self.level)} limits, all together",
             name=metadata.column,
-            title=f"{found.num_reports:,} reports, {metadata.mechanism.name.replace('-', ' ')}, "
+            title=f"{counted.num_reports:,} reports, {metadata.mechanism.name.replace('-', ' ')}, "
             f"ε = {metadata.effective_epsilon:.4g}",
         )
 
@@ -364,8 +364,8 @@ class NumberComparison(Answer):
 
     @property
     def _table(self):
-        found = {"from": self.reports.counted.lower, "to": self.reports.counted.upper, **self.thetas}
-        return found if self.truth is None else found | {"truth": self.truth}
+        columns = {"from": self.reports.counted.lower, "to": self.reports.counted.upper, **self.thetas}
+        return columns if self.truth is None else columns | {"truth": self.truth}
 
     @property
     def _results(self):
@@ -428,16 +428,16 @@ def read_numbers(source: Source, epsilon: float | None, domain: Domain | None, g
     return Numbers(counted, source, warnings)
 
 
-def _quantiles(found, theta, band, probabilities):
+def _quantiles(counted, theta, band, probabilities):
     function, rows = np.minimum(np.cumsum(theta), 1), []
     first, last = inference.quantile_limits(band, np.asarray(probabilities))
     for probability, low, high in zip(probabilities, first, last, strict=True):
         place = min(int(np.searchsorted(function, probability - 1e-9)), len(theta) - 1)
         before = function[place] - theta[place]
         part = (probability - before) / theta[place] if theta[place] > 0 else 1.0
-        low_end, high_end = found.lower[place], found.upper[place]
+        low_end, high_end = counted.lower[place], counted.upper[place]
         estimate = float(low_end + (high_end - low_end) * min(max(part, 0.0), 1.0))
-        limits = (float(found.lower[low]), float(found.upper[high])) if band.feasible else (np.nan, np.nan)
+        limits = (float(counted.lower[low]), float(counted.upper[high])) if band.feasible else (np.nan, np.nan)
         name = "median" if probability == 0.5 else f"{form.in_full(probability)} quantile"
         rows.append(Statement(name, probability, estimate, *limits))
     return rows

@@ -88,17 +88,17 @@ class Parts(Kind):
         for number, each in self.parts.items():
             for warning in each.warnings:
                 numbers.setdefault(warning, []).append(number)
-        found = []
+        warnings = []
         for warning, of in numbers.items():
             named = f"{self.part.capitalize()}{'s' * (len(of) > 1)} {', '.join(map(str, of))}"
-            found.append(warning if len(of) == len(self.parts) else f"{named}: {warning}")
-        return found
+            warnings.append(warning if len(of) == len(self.parts) else f"{named}: {warning}")
+        return warnings
 
     @property
     def contradicted(self) -> bool:
         """Whether a part contradicts its mechanism."""
-        found = [each.contradicted for each in self.parts.values()]  # all are tested
-        return any(found)
+        contradicted = [each.contradicted for each in self.parts.values()]  # all are tested
+        return any(contradicted)
 
     def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> PartShares:
         """Estimates the shares of all categories, from each part and from all parts together.
@@ -182,12 +182,12 @@ class PartShares(Answer):
 
     @property
     def _table(self):
-        part, found = self.reports.part, {"label": self.reports.labels}
-        found |= {f"{part}_{number}": each.theta for number, each in self.estimates.items()}
+        part, columns = self.reports.part, {"label": self.reports.labels}
+        columns |= {f"{part}_{number}": each.theta for number, each in self.estimates.items()}
         if self.pooled is not None and self.limits is not None:
-            found |= {f"all_{part}s": self.pooled.theta, f"all_{part}s_standard_error": self.pooled.standard_error}
-            found |= dict(zip(("lower", "upper"), self.limits, strict=True))
-        return found | self.beside
+            columns |= {f"all_{part}s": self.pooled.theta, f"all_{part}s_standard_error": self.pooled.standard_error}
+            columns |= dict(zip(("lower", "upper"), self.limits, strict=True))
+        return columns | self.beside
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -217,10 +217,10 @@ class PartShares(Answer):
     @property
     def words(self) -> dict[str, str]:
         part = self.reports.part
-        found = {f"{part} {self.reports.shown[0]}, …": f"posterior means from the reports of that {part} alone"}
+        words = {f"{part} {self.reports.shown[0]}, …": f"posterior means from the reports of that {part} alone"}
         if self.pooled is None:
-            return found
-        return found | {
+            return words
+        return words | {
             f"all {part}s": f"posterior means from the reports of all {part}s together; the prior is estimated from "
             "the same reports",
             self.heading: f"of all {part}s: the estimate plus and minus a multiple of its standard error, "
@@ -285,7 +285,7 @@ def groups_of(source: Source) -> dict[int, Source]:
         pass
     else:
         return {}
-    found: dict[Any, list[str]] = {}
+    groups: dict[Any, list[str]] = {}
     meanings = set()
     for file in source.files():
         metadata = dataclasses.replace(source, paths=(file,)).metadata()
@@ -293,19 +293,19 @@ def groups_of(source: Source) -> dict[int, Source]:
             return {}
         mechanism = metadata.mechanism
         key = (mechanism.name, repr(sorted(mechanism.parameters.items())), metadata.effective_epsilon)
-        found.setdefault(key, []).append(file)
+        groups.setdefault(key, []).append(file)
         meanings.add((metadata.column, metadata.columns, tuple(map(str, metadata.domain.labels()))))
-    if len(found) < 2:
+    if len(groups) < 2:
         return {}
     if len(meanings) > 1:
-        paths = [each[0] for each in found.values()]
+        paths = [each[0] for each in groups.values()]
         raise DataError(
             f"{', '.join(paths[:3])}{' …' * (len(paths) > 3)} were randomized differently, and have different columns "
             "or domains. Files with one column and one domain are estimated together; estimate these apart.",
             file=paths[1],
             argument="domain",
         )
-    return {number: dataclasses.replace(source, paths=tuple(each)) for number, each in enumerate(found.values(), 1)}
+    return {number: dataclasses.replace(source, paths=tuple(each)) for number, each in enumerate(groups.values(), 1)}
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -397,11 +397,11 @@ class GroupShares(PartShares):
             made["parameters"] = None if metadata is None else metadata.mechanism.parameters
             made |= {"note": each.mechanism.note} if metadata is None else {}
             rows.append(made | {"epsilon": each.epsilon, "num_reports": each.num_reports})
-        found = {"groups": rows, "gap": None if self.likeliest is None else float(self.likeliest.gap)}
+        results = {"groups": rows, "gap": None if self.likeliest is None else float(self.likeliest.gap)}
         if self.fit is not None:
             numbers = float(self.fit.statistic), int(self.fit.degrees), float(self.fit.p_value)
-            found["fit"] = dict(zip(("statistic", "degrees", "p_value"), numbers, strict=True))
-        return found
+            results["fit"] = dict(zip(("statistic", "degrees", "p_value"), numbers, strict=True))
+        return results
 
     @property
     def sentences(self) -> list[str]:
@@ -443,10 +443,10 @@ class GroupShares(PartShares):
 def several_rounds(source: Source) -> dict[int, Source]:
     """The files of each round by its number, if there are several rounds of a longitudinal protocol; else empty."""
     metadata = source.metadata()
-    found = {} if metadata is None or metadata.round is None else rounds_of(source)
-    if len(found) < 2:
+    rounds = {} if metadata is None or metadata.round is None else rounds_of(source)
+    if len(rounds) < 2:
         return {}
-    return {number: dataclasses.replace(source, paths=each.files()) for number, each in found.items()}
+    return {number: dataclasses.replace(source, paths=each.files()) for number, each in rounds.items()}
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -471,9 +471,9 @@ class Rounds(Parts):
     @property
     def metadata(self) -> Metadata:
         """The metadata of the first round."""
-        found = self.parts[min(self.parts)].counted.metadata
-        assert found is not None
-        return found
+        metadata = self.parts[min(self.parts)].counted.metadata
+        assert metadata is not None
+        return metadata
 
     def summary(self) -> str:
         main, metadata = self.main, self.metadata

@@ -61,9 +61,9 @@ class RapporReports(Kind):
 
     def facts(self) -> dict[str, Any]:
         cohorts, candidates, bits = np.shape(self.mechanism.filters)
-        found = {"reports": self.paths, "num_reports": self.num_reports, "num_categories": candidates}
-        found |= {"mechanism": "rappor", "num_cohorts": cohorts, "num_bits": bits, "first_epsilon": self.epsilon}
-        return {**found, "epsilon": float(self.mechanism.epsilon), "warnings": self.warnings}
+        facts = {"reports": self.paths, "num_reports": self.num_reports, "num_categories": candidates}
+        facts |= {"mechanism": "rappor", "num_cohorts": cohorts, "num_bits": bits, "first_epsilon": self.epsilon}
+        return {**facts, "epsilon": float(self.mechanism.epsilon), "warnings": self.warnings}
 
     @in_float64
     def statements(self, *, level: float = 0.95, top: int | None = None) -> Statements:

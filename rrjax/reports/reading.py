@@ -165,7 +165,7 @@ def read(
         return read_by_respondent(source, known, str(mechanism), parameters or {}, epsilon, counts)
     if two is None:
         return kind_of(source, epsilon, known, counts, made, named)
-    from rrjax.reports.two_samples import read_two_samples
+    from rrjax.reports.two_sample_designs import read_two_samples
 
     return read_two_samples(source, known, *two, sample, epsilon, counts)
 
@@ -323,9 +323,9 @@ def _check_different(one, other):
 
 
 def _check_sizes(size, what, **sizes):
-    for argument, found in sizes.items():
-        if found != size:
-            raise ArgumentError.about(argument, f"has {found:,} categories, and there are {size:,} {what}")
+    for argument, length in sizes.items():
+        if length != size:
+            raise ArgumentError.about(argument, f"has {length:,} categories, and there are {size:,} {what}")
 
 
 def read_source(
@@ -410,8 +410,8 @@ def read_support(
         problem = f"{num_users:,} is below {most:,}, the support of one category: a report supports a category once"
         raise refusal("num_users", f"{of_users} {problem}", value=num_users)
     tally = Tally(as_jax_integers(counted.counts), as_jax_integers(np.asarray(num_users)), rates=made.rates)
-    found = of_tally(tally, made, counted.domain, counted.column)
-    return dataclasses.replace(found, source=source, warnings=[*left_out(counted), *found.warnings])
+    reports = of_tally(tally, made, counted.domain, counted.column)
+    return dataclasses.replace(reports, source=source, warnings=[*left_out(counted), *reports.warnings])
 
 
 def check_round(source: Source, metadata: Metadata) -> None:

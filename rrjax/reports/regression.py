@@ -21,7 +21,7 @@ from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading, 
 from rrjax.reports.functionals import read_weights
 from rrjax.reports.reading import in_float64
 from rrjax.reports.reports import Reports
-from rrjax.reports.two_samples import TwoSampleReports
+from rrjax.reports.two_sample_designs import TwoSampleReports
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ class Regression(Answer):
     coefficients: dict[str, np.ndarray]
     """The table of all coefficients, by column."""
     reference: str
-    hidden: list[str]
+    randomized_covariates: list[str]
     """Covariates that are randomized, too."""
     covariance: str
     """The standard errors: observed (information), or sandwich."""
@@ -83,8 +83,8 @@ class Regression(Answer):
     @property
     def _results(self):
         names = [field.name for field in dataclasses.fields(self)]
-        hidden = "reports", "coefficients", "notes", *(["second"] if self.second is None else [])
-        return {name: getattr(self, name) for name in names if name not in hidden}
+        left_out = "reports", "coefficients", "notes", *(["second"] if self.second is None else [])
+        return {name: getattr(self, name) for name in names if name not in left_out}
 
     def rows(self, top: int = SHOWN) -> dict[str, list[dict[str, Any]]]:
         return {"coefficients": rows_of_table(self.coefficients)}
@@ -112,9 +112,9 @@ class Regression(Answer):
             f"({wald})",
             "fit": "" if fit is None or self._misfits else f"nothing speaks against the model, {self._fitness}",
             "users": f"{self.num_rows:,}",
-            # The likelihood of hidden covariates depends on which they are.
+            # The likelihood of randomized covariates depends on which they are.
             "likelihood": ""
-            if self.hidden
+            if self.randomized_covariates
             else f"deviance {self.deviance:,.2f}, AIC {self.aic:,.2f} (of models of the same "
             "answers the smaller is better)",
             "certificate": f"log-likelihood within {form.at_most(max(self.gap, 1e-300))} nats of its maximum",
@@ -128,10 +128,11 @@ class Regression(Answer):
             blocks.append(
                 f"{left_out} left out for want of a covariate, a weight or a cluster; {self.num_rows:,} are left."
             )
-        if self.hidden:
+        if self.randomized_covariates:
+            names = ", ".join(map(form.printable, self.randomized_covariates))
             blocks.append(
-                f"Randomized, too: {', '.join(map(form.printable, self.hidden))}. Their true values are estimated with "
-                "the coefficients, and each category is compared with the first one."
+                f"Randomized, too: {names}. Their true values are estimated with the coefficients, and each category "
+                "is compared with the first one."
             )
         for label in self._others:
             rows = []
@@ -232,7 +233,7 @@ def regression_of(
 ) -> Regression:
     """See `Reports.regress`."""
     from rrjax.mechanisms.mechanism import Reordered
-    from rrjax.models import FitError, fit, fit_hidden, goodness_of_fit_test
+    from rrjax.models import FitError, fit, fit_randomized_covariates, goodness_of_fit_test
     from rrjax.models.regression import MOST_RIDGE
 
     check_rate("level", level)
@@ -250,7 +251,7 @@ def regression_of(
     rows = read_regression_rows(reports, every, list(factors), weights, clusters, drop_missing)
     others = rows
     if two is not None:
-        if rows.hidden:
+        if rows.randomized:
             raise refusal("covariates", f"{option('covariates')} of two samples cannot be randomized, too", value=names)
         others, rows = rows.of_columns(nuisance), rows.of_columns(names)
     number = (len(rows.columns) + 1) * (reports.num_categories - 1)
@@ -275,9 +276,9 @@ def regression_of(
         observed = (values != two.yes).astype(np.int32), two.design
         how |= {"sample": two.samples[rows.kept], "nuisance": others.matrix if nuisance else None}
     try:
-        if rows.hidden:
-            pairs = [(each.reports, each.mechanism) for each in rows.hidden]
-            result = fit_hidden(rows.matrix if rows.matrix.size else None, pairs, *observed, **how)
+        if rows.randomized:
+            pairs = [(each.reports, each.mechanism) for each in rows.randomized]
+            result = fit_randomized_covariates(rows.matrix if rows.matrix.size else None, pairs, *observed, **how)
         else:
             result = fit(rows.matrix, *observed, **how)
     except FitError as error:
@@ -289,7 +290,7 @@ def regression_of(
         table, second, misfit = coefficient_table(*given, rows.columns, labels, level), None, []
     fitness = None
     # The law of the test holds for independent users of equal weight, in ten groups of some size.
-    if kind == "observed" and len(values) >= FEWEST_FOR_FIT and not rows.hidden and two is None:
+    if kind == "observed" and len(values) >= FEWEST_FOR_FIT and not rows.randomized and two is None:
         try:
             fitness = _facts(goodness_of_fit_test(result, rows.matrix, *observed))
         except FitError:
@@ -299,7 +300,7 @@ def regression_of(
         reports,
         table,
         reference=labels[0],
-        hidden=[each.name for each in rows.hidden],
+        randomized_covariates=[each.name for each in rows.randomized],
         covariance=kind,
         num_rows=len(values),
         num_dropped=rows.num_dropped,
@@ -400,7 +401,7 @@ def _told(error: FitError, file: str, columns: list[str], labels: list[str]) -> 
 
 
 @dataclasses.dataclass(frozen=True)
-class Hidden:
+class RandomizedCovariate:
     """A covariate that was randomized apart."""
 
     name: str
@@ -423,7 +424,7 @@ class Rows:
     weights: np.ndarray | None
     clusters: np.ndarray | None
     num_dropped: int
-    hidden: list[Hidden]
+    randomized: list[RandomizedCovariate]
     kept: np.ndarray
     """Which rows of the files these are."""
 
@@ -460,7 +461,7 @@ def read_regression_rows(
         raise refusal(argument, f"{option(argument)}: {problem}", value=name)
     public = [name for name in covariates if name not in randomized]
     values = reports.reports("a regression")
-    hidden = _read_hidden(reports, values, [name for name in covariates if name in randomized])
+    chosen = _read_randomized(reports, values, [name for name in covariates if name in randomized])
     odd = next((name for name in factors if name not in public), None)
     if odd is not None:
         problem = f"{odd!r} is not among the covariates {', '.join(map(repr, public))}"
@@ -473,7 +474,7 @@ def read_regression_rows(
     cluster = None if of_cluster is None else read_covariate(of_cluster, factor=True, most_levels=None)
     source.check_unchanged()
     answered = values >= 0 if values.ndim == 1 else np.ones(len(values), bool)
-    answered = np.logical_or.reduce([answered, *(each.reports >= 0 for each in hidden)])
+    answered = np.logical_or.reduce([answered, *(each.reports >= 0 for each in chosen)])
     used = [*known, *(each for each in (weight, cluster) if each is not None)]
     lacking = np.logical_or.reduce([np.zeros(len(values), bool), *(each.missing for each in used)])
     if (answered & lacking).any() and not drop_missing:
@@ -483,7 +484,7 @@ def read_regression_rows(
         raise io.DataError(f"{reports.name}: no row has a report and all covariates", file=reports.name)
     parts = [each.of_rows(kept).columns() for each in known]
     named = [(each.name, labels) for each, (_, labels) in zip(known, parts, strict=True)]
-    named += [(each.name, [f"{each.name}: {label}" for label in each.labels[1:]]) for each in hidden]
+    named += [(each.name, [f"{each.name}: {label}" for label in each.labels[1:]]) for each in chosen]
     ends = np.cumsum([0, *(len(labels) for _, labels in named)])
     return Rows(
         values[kept],
@@ -493,16 +494,16 @@ def read_regression_rows(
         None if weight is None else weight.values[kept],
         None if cluster is None else cluster.values[kept],
         int((answered & lacking).sum()),
-        [dataclasses.replace(each, reports=each.reports[kept]) for each in hidden],
+        [dataclasses.replace(each, reports=each.reports[kept]) for each in chosen],
         kept,
     )
 
 
-def _read_hidden(reports: Reports, values: np.ndarray, names: Sequence[str]) -> list[Hidden]:
+def _read_randomized(reports: Reports, values: np.ndarray, names: Sequence[str]) -> list[RandomizedCovariate]:
     """Reads the reports of randomized covariates."""
     if not names:
         return []
-    from rrjax.models.hidden import MOST_CELLS
+    from rrjax.models.randomized_covariates import MOST_CELLS
 
     metadata = [reports.files.columns()[name] for name in names]
     cells = math.prod(each.num_categories for each in metadata)
@@ -514,7 +515,7 @@ def _read_hidden(reports: Reports, values: np.ndarray, names: Sequence[str]) -> 
             f"limit is {MOST_CELLS}: name fewer of them",
             value=cells,
         )
-    found = []
+    columns = []
     for name, each in zip(names, metadata, strict=True):
         own = read_rows(dataclasses.replace(reports.files, column=each.column), each.domain).indices
         if not ((values >= 0) & (own >= 0)).any():
@@ -524,8 +525,8 @@ def _read_hidden(reports: Reports, values: np.ndarray, names: Sequence[str]) -> 
                 "reports do not tell how the two go together",
                 value=name,
             )
-        found.append(Hidden(name, each.domain.labels(), mechanism_of(each, reports.name), own))
-    return found
+        columns.append(RandomizedCovariate(name, each.domain.labels(), mechanism_of(each, reports.name), own))
+    return columns
 
 
 def _missing(reports: Reports, used: Sequence[Covariate], answered: np.ndarray) -> io.DataError:
@@ -555,7 +556,7 @@ def _few_clusters(rows: Rows, coefficients: int) -> list[str]:
     if clusters < FEW_CLUSTERS:
         return [f"There are {clusters} clusters. Standard errors of so few are too small: some dozens are needed."]
     said = []
-    for name, values in zip(rows.columns, rows.matrix.T, strict=False):  # hidden columns come after the known ones
+    for name, values in zip(rows.columns, rows.matrix.T, strict=False):  # randomized columns come after the known ones
         low, high = np.full(clusters, np.inf), np.full(clusters, -np.inf)
         np.minimum.at(low, group, values)
         np.maximum.at(high, group, values)

@@ -115,15 +115,15 @@ def estimated(reports: Reports, name: str, argument: str = "estimator") -> Estim
                 f"For maximum likelihood use {called} {MAXIMIZER}"
             )
         raise refusal(argument, f"{called} {name} {problem}", flag=ESTIMATOR_FLAG, value=name)
-    theta, found = entry.found(*given, reports.whole)
+    theta, result = entry.with_result(*given, reports.whole)
     certificate, nll = dict.fromkeys(rrjax.Certificate._fields, math.nan), math.nan
     if joint is not None:
         certificate = {key: float(value) for key, value in rrjax.certificate(theta, *joint)._asdict().items()}
         nll = float(rrjax.nll(theta, *joint))
-    note, caution = entry.texts(given[0], found, certificate["gap"])
+    note, caution = entry.texts(given[0], result, certificate["gap"])
     if entry.whole_reports and reports.tallied is not None and reports.design is None:
         note += "; from whole reports" if reports.whole is not None else "; from support counts, not whole reports"
-    undetermined = bool(getattr(found, "undetermined", False))
+    undetermined = bool(getattr(result, "undetermined", False))
     if undetermined and reports.standard_error <= EQUAL / reports.num_categories:
         undetermined, caution = False, ""  # the reports show it
     estimate = Estimate(entry, np.asarray(theta), nll, certificate, note, caution, undetermined)
@@ -214,7 +214,7 @@ def share_figure(
         truth=None if truth is None else truth[drawn],
         limits=(lower, upper),
         limits_label=f"{form.interval(level)}, all at once" + " and at any time" * (tuned_to is not None),
-        found=lower > 0,
+        discovered=lower > 0,
         title=f"{reports.called} in column {reports.counted.column}, "
         f"K = {reports.num_categories:,}, ε = {reports.epsilon:.4g}",
         titles=titles,
@@ -290,10 +290,10 @@ class Shares(Answer):
     @property
     def _table(self):
         thetas = {name: each.theta for name, each in zip(self.names, self.estimates, strict=True)}
-        found = {"label": self.reports.labels, "count": self.reports.counts, **thetas}
+        columns = {"label": self.reports.labels, "count": self.reports.counts, **thetas}
         limits = {"lower": self.intervals.lower, "upper": self.intervals.upper}
-        found |= limits | {"discovered": self.intervals.discovered}
-        return found | ({} if self.fakes is None else {"fakes": self.fakes})
+        columns |= limits | {"discovered": self.intervals.discovered}
+        return columns | ({} if self.fakes is None else {"fakes": self.fakes})
 
     @property
     def _apart(self) -> float:
@@ -432,16 +432,16 @@ class Shares(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        reports, intervals, found, names = self.reports, self.intervals, self.estimates[-1], self._called
+        reports, intervals, estimate, names = self.reports, self.intervals, self.estimates[-1], self._called
         words = of_reports(reports) | {name: each.note for name, each in zip(names, self.estimates, strict=True)}
         # The likelihood of other mechanisms is known up to a factor only.
-        has_nll = (reports.tallied is None or reports.design is not None) and found.proper
-        nll = f"; negative log-likelihood {found.nll:.6f} nats per report" if has_nll else ""
+        has_nll = (reports.tallied is None or reports.design is not None) and estimate.proper
+        nll = f"; negative log-likelihood {estimate.nll:.6f} nats per report" if has_nll else ""
         positive = (
-            f"{found.num_positive:,} of {reports.num_categories:,} categories "
-            f"{'has' if found.num_positive == 1 else 'have'} a positive share{nll}"
+            f"{estimate.num_positive:,} of {reports.num_categories:,} categories "
+            f"{'has' if estimate.num_positive == 1 else 'have'} a positive share{nll}"
         )
-        words[names[-1]] = f"{found.note}; {positive}" if found.note else positive
+        words[names[-1]] = f"{estimate.note}; {positive}" if estimate.note else positive
         marks = "a mark may stand beside an interval from zero on, because simultaneous intervals promise more"
         if not intervals.simultaneous:
             marks = "among many categories some intervals exclude zero by chance, and these have no mark"
@@ -487,13 +487,13 @@ class Shares(Answer):
     @property
     def _certificate(self):
         """The distance of the last estimate from the maximum of the likelihood, in words."""
-        found = self.estimates[-1]
+        estimate = self.estimates[-1]
         if self.reports.likelihood_arguments is None:
             return f"none: the likelihood of whole reports is not computed, {too_large(self.reports)}"
-        if not found.proper:
+        if not estimate.proper:
             return "none: this estimate is not a distribution"
-        said = f"log-likelihood within {form.at_most(found.certificate['gap'])} of the maximum (nats per report)"
-        near = found.certificate["l1_bound"] / 2
+        said = f"log-likelihood within {form.at_most(estimate.certificate['gap'])} of the maximum (nats per report)"
+        near = estimate.certificate["l1_bound"] / 2
         bound = f"; total variation at most {form.at_most(min(near, 1))} from the maximum likelihood estimate"
         return said + bound * math.isfinite(near)
 
@@ -552,6 +552,6 @@ def shares_of(
     tasks: list[Any] = [partial(estimated, reports, name) for name in names]
     tasks.append(partial(share_intervals, reports, level, fdr, simultaneous, tuned_to))
     *estimates, intervals = side_by_side(tasks)
-    found = fakes_of(reports, intervals) if fakes else None
+    overturning = fakes_of(reports, intervals) if fakes else None
     notes = of_order(reports, ORDERED) if ESTIMATORS[names[0]].ordered else []
-    return Shares(reports, estimates, intervals, estimator is not None, found, notes)
+    return Shares(reports, estimates, intervals, estimator is not None, overturning, notes)

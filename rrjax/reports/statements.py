@@ -67,14 +67,14 @@ class Statements(Answer):
 
         The value and the limits are numbers, or texts where some of them are labels.
         """
-        rows, found = [each.facts() for each in self.estimates], {}
+        rows, columns = [each.facts() for each in self.estimates], {}
         for name in rows[0]:
             values = [None if row[name] != row[name] else row[name] for row in rows]  # NaN
             if name in ("statement", "kind", "of") or any(isinstance(each, str) for each in values):
-                found[name] = np.asarray(["" if each is None else str(each) for each in values], object)
+                columns[name] = np.asarray(["" if each is None else str(each) for each in values], object)
             else:
-                found[name] = np.asarray([math.nan if each is None else each for each in values])
-        return self.reports.table(found)
+                columns[name] = np.asarray([math.nan if each is None else each for each in values])
+        return self.reports.table(columns)
 
     @property
     def _results(self):
@@ -156,15 +156,19 @@ class Statements(Answer):
     def _of_sample(self):
         """How intervals of a sample survey are made."""
         first, sample = self.estimates[0], self.sample or Sample()
-        found = "Intervals are those of Student's t"
+        sentence = "Intervals are those of Student's t"
         if not (self.normal or sample.total):
             effective, of = f"{first.sampled['effective_size']:,.0f}", f"{first.num_reports:,}"
-            found = f"Intervals use the effective number of reports ({first.functional.name}: {effective} of {of})"
+            sentence = f"Intervals use the effective number of reports ({first.functional.name}: {effective} of {of})"
         if sample.given != ["weights"]:
-            found += f", with {first.sampled['degrees']:,.0f} degrees of freedom"
-            found += " (clusters less strata)" * bool(sample.strata or sample.clusters)
-        found += ". They hold where weights do not depend on the values" * (sample.weights is not None)
-        return f"{found}. Totals are numbers of people if the weights add up to them." if sample.total else f"{found}."
+            sentence += f", with {first.sampled['degrees']:,.0f} degrees of freedom"
+            sentence += " (clusters less strata)" * bool(sample.strata or sample.clusters)
+        sentence += ". They hold where weights do not depend on the values" * (sample.weights is not None)
+        return (
+            f"{sentence}. Totals are numbers of people if the weights add up to them."
+            if sample.total
+            else f"{sentence}."
+        )
 
     def cells(self, top: int = SHOWN) -> Cells:
         rows = []
@@ -195,7 +199,7 @@ class Statements(Answer):
             own = [each for each in self.estimates if each.functional is functional and each.about != "difference"]
             try:
                 value, lower, upper = (
-                    [math.nan if (found := getattr(each, name)) is None else float(found) for each in own]
+                    [math.nan if (number := getattr(each, name)) is None else float(number) for each in own]
                     for name in ("value", "lower", "upper")
                 )
             except ValueError:
@@ -258,17 +262,19 @@ def statements_of(
     # The tallies of other mechanisms do not tell how supports depend on each other, their single reports do.
     single = surveyed or (normal and not reports.mechanism.names_one)
     by_score = [each for each in functionals if single and each.values is not None]
-    found, num_left_out, lacking = {}, 0, [] if by is None else [by]
+    by_functional, num_left_out, lacking = {}, 0, [] if by is None else [by]
     if by_score:
-        found, num_left_out, lacking, more = survey_estimates(reports, by_score, by, sample, level, normal, population)
+        by_functional, num_left_out, lacking, more = survey_estimates(
+            reports, by_score, by, sample, level, normal, population
+        )
         notes += more
     if len(by_score) < len(functionals):
         parts, num_left_out = parts_of(reports, by)
         shares = None if population is None else population_shares(population, [part.level for part in parts[1:]])
         how: dict[str, Any] = {"normal": normal, "shares": shares, "tuned_to": tuned_to}
-        rest = [each for each in functionals if each not in found]
-        found |= {each: estimates_of(reports, each, parts, level, **how) for each in rest}
-    estimates = [row for each in functionals for row in found[each]]
+        rest = [each for each in functionals if each not in by_functional]
+        by_functional |= {each: estimates_of(reports, each, parts, level, **how) for each in rest}
+    estimates = [row for each in functionals for row in by_functional[each]]
     notes += rows_left_out(num_left_out, lacking)
     _ = reports.contradicted  # which warns
     about = level, by, sample if surveyed else None, normal, tuned_to
@@ -366,7 +372,7 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
         else:
             labels = [*map(label_text, each)]
             named.append((", ".join(labels), labels))
-    found, notes, domain = [], [], reports.counted.domain.describe()
+    groups, notes, domain = [], [], reports.counted.domain.describe()
     for name, held in named:
         if not name.strip():
             problem = "a group has no name: write it as NAME=LABELS, or without an equals sign"
@@ -399,8 +405,8 @@ def _groups(reports: Reports, group: Groups) -> tuple[list[Functional], list[str
                 f"{share}\N{NO-BREAK SPACE}%; the domain is {domain}",
                 value=held,
             )
-        found.append(Functional(name, "share", members))
-    return found, notes
+        groups.append(Functional(name, "share", members))
+    return groups, notes
 
 
 def _range_in(held: Any, places: Mapping[str, int]) -> tuple[float, float] | None:

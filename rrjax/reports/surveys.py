@@ -136,15 +136,17 @@ def survey_estimates(
         shares = population_shares(population, [name for name, *_ in levels[1:]]).tolist()
         parts = [(share, mask) for share, (*_, mask) in zip(shares, levels[1:], strict=True)]
         asked.append(("population", levels[0][1], "population", parts))
-    found = {}
+    estimates = {}
     for functional in functionals:
         assert functional.values is not None  # quantiles are refused
-        scores, found[functional] = Scores.of(known.rows, known.mechanism, functional.values), []
+        scores, estimates[functional] = Scores.of(known.rows, known.mechanism, functional.values), []
         for name, size, about, parts in asked:
             *each, effective, degrees = estimated(scores, known.sampling, parts, sample.total, level, normal)
             sampled = {"effective_size": effective, "degrees": degrees}
-            found[functional].append(FunctionalEstimate(functional, name, size, *each, about=about, sampled=sampled))
-    return found, known.num_left_out, known.lacking, known.notes
+            estimates[functional].append(
+                FunctionalEstimate(functional, name, size, *each, about=about, sampled=sampled)
+            )
+    return estimates, known.num_left_out, known.lacking, known.notes
 
 
 def survey_differences(sides: Sequence[tuple[Surveyed, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -161,16 +163,16 @@ def survey_differences(sides: Sequence[tuple[Surveyed, np.ndarray]]) -> tuple[np
         one = Scores.of(first.rows, first.mechanism, of_category)
         other = one if second is first else Scores.of(second.rows, second.mechanism, of_category)
 
-        def found(scores, survey, *parts):
+        def of_part(scores, survey, *parts):
             value, error, *_, known = estimated(scores, survey.sampling, parts, False, 0.95, True)
             return (value, error), known
 
-        estimates[0, :, place], known = found(one, first, (1, mask))
-        estimates[1, :, place], unknown = found(other, second, (1, less))
+        estimates[0, :, place], known = of_part(one, first, (1, mask))
+        estimates[1, :, place], unknown = of_part(other, second, (1, less))
         variances = estimates[:, 1, place] ** 2
         errors[place], whole = np.sqrt(variances.sum()), math.inf
         if second is first:  # whose domains may share clusters
-            (_, errors[place]), whole = found(one, first, (1, mask), (-1, less))
+            (_, errors[place]), whole = of_part(one, first, (1, mask), (-1, less))
         apart = (variances**2 / np.maximum([known, unknown], 1)).sum()
         degrees[place] = min(whole, variances.sum() ** 2 / apart if apart > 0 else math.inf)
     return estimates, errors, degrees

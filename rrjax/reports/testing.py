@@ -195,11 +195,11 @@ class Test(Answer):
 
     @property
     def sentences(self) -> list[str]:
-        level, found = f"significance {self.simulation.significance:g}", []
+        level, sentences = f"significance {self.simulation.significance:g}", []
         for each in self.outcomes:
             draws = f"± {each.standard_error:.1g} from {self.simulation.most_draws:,} draws"
-            found.append(f"{each.answer} p = {each.p_value:.2g} ({draws if each.simulated else 'exact'}), {level}.")
-        return found
+            sentences.append(f"{each.answer} p = {each.p_value:.2g} ({draws if each.simulated else 'exact'}), {level}.")
+        return sentences
 
     def blocks(self, top: int = SHOWN) -> list[Block]:
         questions = [Heading(form.printable(each.question)) for each in self.outcomes]
@@ -280,8 +280,8 @@ def _contradictions(reports: Reports) -> tuple[dict[str, dict[str, float]], list
     else:
         number = as_jax_integers(np.asarray(reports.num_reports))
         tally = _tally_of_counts(as_jax_integers(reports.counts), number, reports.mechanism)
-    found, names = inference.contradiction_test(tally, reports.mechanism), ("p_value", "size", "statistic", "expected")
-    tests = {each: dict(zip(names, map(float, getattr(found, each)), strict=True)) for each in found.parts}
+    tested, names = inference.contradiction_test(tally, reports.mechanism), ("p_value", "size", "statistic", "expected")
+    tests = {each: dict(zip(names, map(float, getattr(tested, each)), strict=True)) for each in tested.parts}
     if reports.tallied is not None and reports.tallied.seeds is not None:
         result = inference.repeated_seed_test(*reports.tallied.seeds)
         tests["repeated_seed"] = {"statistic": float(result.statistic), "p_value": float(result.p_value)}

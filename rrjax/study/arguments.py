@@ -144,7 +144,7 @@ def named(
         given = dict(zip(labels, given, strict=True))
     if not given:
         raise refusal(argument, f"at least one {kind} is needed", given)
-    found = {}
+    entries = {}
     for label, value in as_texts(given, argument).items():
         if isinstance(value, str):
             name = spell(value)
@@ -159,18 +159,18 @@ def named(
             raise refusal(argument, f"{kind} {label!r} must be a name or a function, got {as_toml(value)}", value)
         elif label in known and value is not known[label]:
             raise refusal(argument, f"{kind} {label!r} is a name of its own; call yours something else", label)
-        found[label] = value
-    return found
+        entries[label] = value
+    return entries
 
 
 def as_texts(given: Mapping[Any, Any], argument: str) -> dict[str, Any]:
     """The mapping with its labels as texts, of which no two may be the same."""
-    found = {str(label): value for label, value in given.items()}
-    if len(found) < len(given):
+    texts = {str(label): value for label, value in given.items()}
+    if len(texts) < len(given):
         raise refusal(
             argument, f"{argument}: two have one label: {', '.join(repr(label) for label in given)}", list(given)
         )
-    return found
+    return texts
 
 
 def label_of(function: Any, argument: str) -> str:
@@ -238,9 +238,9 @@ def categories_of(labelled: Mapping[str, Any], num_categories: Any, argument: st
     if not shapes:
         return num_categories
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
-        found = ", ".join(f"{name}: {shape_in_words(shape)}" for name, shape in shapes.items())
+        listed = ", ".join(f"{name}: {shape_in_words(shape)}" for name, shape in shapes.items())
         raise StudyError.about(
-            argument, f"must be arrays of K numbers, K the same for all, got {found}; study each K alone"
+            argument, f"must be arrays of K numbers, K the same for all, got {listed}; study each K alone"
         )
     size = next(iter(shapes.values()))[0]
     if num_categories is not None and tuple(np.atleast_1d(num_categories).tolist()) != (size,):

@@ -154,10 +154,10 @@ class Checkpoint:
                     study = str(arrays["study"])
                     part = BatchResult(start, stop, arrays["measures"], arrays["squares"], arrays["pending"])
                     batch = str(arrays["batch"]) if "batch" in arrays else file.stem  # of an earlier version
-                found = part.measures, part.squares, part.pending
-                if tuple(array.shape for array in found) != shapes(start, stop):
+                numbers = part.measures, part.squares, part.pending
+                if tuple(array.shape for array in numbers) != shapes(start, stop):
                     raise ValueError("arrays of other shapes")
-                if any(array.dtype.kind != "f" for array in found):
+                if any(array.dtype.kind != "f" for array in numbers):
                     raise ValueError("arrays that hold no numbers")
             except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
                 _set_aside(file, "is damaged")
@@ -244,8 +244,8 @@ def check_agreement(description: dict[str, Any]) -> None:
         return
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).digest()
     with _answering():
-        found = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
-    if (found != found[0]).any():
+        digests = multihost_utils.process_allgather(np.frombuffer(digest, np.uint8))
+    if (digests != digests[0]).any():
         raise StudyError(
             "the processes were given different studies, seeds or batch sizes: start all of them with the same "
             "arguments, except the number of the process"

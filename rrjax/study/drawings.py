@@ -69,11 +69,11 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
         ("users", f"the number of users (K = {K:,}, ε = {EPSILON:g})", figures.against_users, {"epsilon": EPSILON}),
         ("epsilon", f"ε (K = {K:,}, N = {N:,})", figures.against_epsilon, {"num_users": N}),
     ]
-    found, parted = [], []
+    drawings, parted = [], []
     for number, (name, x, draw, at) in enumerate(cuts, 1):
         given = {"num_categories": K, **at}
         title = f"Figure {number}: against {x}"
-        found.append(Drawing(f"figure-{number}", title, both, partial(draw, dataset, **given), number))
+        drawings.append(Drawing(f"figure-{number}", title, both, partial(draw, dataset, **given), number))
         draw, title = partial(figures.decomposition, dataset, **given), f"Bias and variance against {x}"
         parted.append(Drawing(f"decomposition-{name}", title, parts, draw))
     for number, (exponent, metric) in BY_CATEGORIES.items():
@@ -81,9 +81,9 @@ def of_paper(dataset: xr.Dataset, wanted: Iterable[int] = FIGURES) -> list[Drawi
         what = METRICS[metric].label.split("\n")[0].rstrip(",")
         caption = f"The true histogram on the left, then the metric against the number of users for four ε. {_BANDS}"
         title = f"Figure {number}: {what}, Zipf exponent {exponent:g}"
-        found.append(Drawing(f"figure-{number}", title, caption, draw, number))
+        drawings.append(Drawing(f"figure-{number}", title, caption, draw, number))
     wanted = set(wanted)
-    return [drawing for drawing in found if drawing.number in wanted] + (parted if wanted >= {1, 2} else [])
+    return [drawing for drawing in drawings if drawing.number in wanted] + (parted if wanted >= {1, 2} else [])
 
 
 def of_study(dataset: xr.Dataset) -> list[Drawing]:
@@ -97,17 +97,17 @@ def of_study(dataset: xr.Dataset) -> list[Drawing]:
             for place, label in enumerate(map(str, dataset["mechanism"].values), 1)
             for drawing in of_study(dataset.sel(mechanism=label))
         ]
-    found = [drawing for metric in measured(dataset) for drawing in _overviews(dataset, metric)]
+    drawings = [drawing for metric in measured(dataset) for drawing in _overviews(dataset, metric)]
     if dataset.sizes["estimator"] < 2 or "mse" not in dataset:
-        return found
+        return drawings
     caption = "The one with the smallest mean squared error."
-    found.append(Drawing("closest", "Closest estimators", caption, partial(figures.closest, dataset)))
+    drawings.append(Drawing("closest", "Closest estimators", caption, partial(figures.closest, dataset)))
     caption = "Its mean squared error relative to that of the best of the other estimators."
     for name, words in _ADAPTING.items():
         if name in dataset["estimator"].values:
             draw = partial(figures.wins, dataset, estimator=name)
-            found.append(Drawing(name.replace("_", "-"), f"Wins and losses of {words}", caption, draw))
-    return found
+            drawings.append(Drawing(name.replace("_", "-"), f"Wins and losses of {words}", caption, draw))
+    return drawings
 
 
 def _overviews(dataset: xr.Dataset, metric: str) -> list[Drawing]:
@@ -121,13 +121,13 @@ def _overviews(dataset: xr.Dataset, metric: str) -> list[Drawing]:
     each = f"{len(values):,} {_PLURALS[left]}"
     if len(drawn) < len(values):
         each = f"{len(drawn)} of {each}; the dataset has all"
-    caption, found = f"{_BANDS} One figure for each of {each}.", []
+    caption, drawings = f"{_BANDS} One figure for each of {each}.", []
     for place, value in enumerate(drawn, 1):
         symbol = "epsilon" if left == "epsilon" else SYMBOLS.get(left)
         slug = _slug(place, value) if symbol is None else f"{symbol}-{value:.15g}"
         heading = f"{title}, {words_for(left, value)}"
-        found.append(Drawing(f"{name}-{slug}", heading, caption, partial(draw, **{left: value})))
-    return found
+        drawings.append(Drawing(f"{name}-{slug}", heading, caption, partial(draw, **{left: value})))
+    return drawings
 
 
 def _slug(place: int, label: Any) -> str:
@@ -247,7 +247,7 @@ def pictures(
 def _submit(pool: ProcessPoolExecutor, drawing: Drawing) -> Future[Picture]:
     """Submits a drawing to another process; a process started for it ignores Ctrl-C and the main script."""
     main = vars(sys.modules["__main__"])
-    found = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    names = {name: main[name] for name in ("__file__", "__spec__") if name in main}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
     try:
         # By these two names a spawned process would import the user's script, which may run the study again.
@@ -255,7 +255,7 @@ def _submit(pool: ProcessPoolExecutor, drawing: Drawing) -> Future[Picture]:
         main["__spec__"] = None
         return pool.submit(_draw, drawing)
     finally:
-        main.update(found)
+        main.update(names)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 

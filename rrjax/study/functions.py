@@ -103,8 +103,8 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
     if isinstance(tally, JointCounts):
         return tally
     if not isinstance(tally, Tally) or tally.support.shape != (num_categories,):
-        found = f"one of {tally.support.shape}" if isinstance(tally, Tally) else f"a {type(tally).__name__}"
-        raise ValueError(f"`collect` must return a Tally of {num_categories} categories, got {found}")
+        came = f"one of {tally.support.shape}" if isinstance(tally, Tally) else f"a {type(tally).__name__}"
+        raise ValueError(f"`collect` must return a Tally of {num_categories} categories, got {came}")
     return tally
 
 
@@ -276,11 +276,11 @@ def _names(code: types.CodeType) -> set[str]:
 def _attributes(kind: type) -> list[Any]:
     """The functions, properties and plain values of a class, inherited ones included."""
     own = (one for one in kind.__mro__ if not _of_library(one.__module__))
-    found = ((name, getattr(value, "fget", value)) for one in own for name, value in sorted(vars(one).items()))
+    members = ((name, getattr(value, "fget", value)) for one in own for name, value in sorted(vars(one).items()))
     plain = bool, int, float, str, tuple
     return [
         (name, value)
-        for name, value in found
+        for name, value in members
         if inspect.isfunction(value) or (isinstance(value, plain) and not name.startswith("__"))
     ]
 

@@ -315,13 +315,13 @@ def _by_share(table: Mapping[str, Any], label: str | None, refuse: Callable[[str
 
 
 def _weights(table: Mapping[str, Any], name: str, number: int, of: str, refuse: Callable[[str], StudyError]) -> Any:
-    found = table.get(name, [1] * number)
-    numbers = isinstance(found, list | tuple) and all(
-        isinstance(weight, int | float) and 0 < weight < math.inf for weight in found
+    weights = table.get(name, [1] * number)
+    numbers = isinstance(weights, list | tuple) and all(
+        isinstance(weight, int | float) and 0 < weight < math.inf for weight in weights
     )
-    if not numbers or len(found) != number:
-        raise refuse(f"{name} must be {number} positive numbers, one for each {of}, got {found}")
-    return found
+    if not numbers or len(weights) != number:
+        raise refuse(f"{name} must be {number} positive numbers, one for each {of}, got {weights}")
+    return weights
 
 
 def check_sizes(mechanisms: Mapping[str, Any], num_categories: Iterable[int]) -> None:

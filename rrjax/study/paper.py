@@ -144,8 +144,8 @@ def convergence(
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
 
         def program(name: Hashable, work: int, function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
-            found = pool.submit(compiled, ("convergence", name), function, given, work, jax.devices()[:1])
-            return lambda *given: found.result()(*given)
+            future = pool.submit(compiled, ("convergence", name), function, given, work, jax.devices()[:1])
+            return lambda *given: future.result()(*given)
 
         draw = program("draw", cells, simulate.counts, key, shares[zipf[0]], np.int32(1), epsilons[0])
         maximize = program("maximize", longest * cells, jax.vmap(rrjax.mle_star), counts, epsilons)

@@ -257,10 +257,10 @@ def _metric(name: str) -> str:
 def _unpacked(value: Any) -> dict[str, Any]:
     """The dictionary in an attribute with JSON, or an empty one."""
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        unpacked = json.loads(value) if isinstance(value, str) else value
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
+        unpacked = None
+    return unpacked if isinstance(unpacked, dict) else {}
 
 
 def _words(value: Any) -> str:

@@ -79,15 +79,15 @@ def shapes_in_rows(study: Study, platform: str) -> dict[int, Shape]:
     if not known.issuperset(study.metrics) or not all(map(estimator_in_rows, study.estimators.values())):
         return {}
     height = height_of_tile(platform)
-    found = {}
+    shapes = {}
     for size in study.num_categories:
         if LEAST_COLLECTIONS * num_parts(size) <= height:
             number = len(study.configurations(size))
             room = height // num_parts(size)
             parts = -(-study.num_seeds // min(room, study.num_seeds))
             seeds = -(-study.num_seeds // parts)
-            found[size] = Shape(size, number, min(room // seeds, number), seeds, parts)
-    return found
+            shapes[size] = Shape(size, number, min(room // seeds, number), seeds, parts)
+    return shapes
 
 
 def height_of_tile(platform: str) -> int:

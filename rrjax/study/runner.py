@@ -207,8 +207,8 @@ class _Group:
         self.shape = self.tile.shape
         self.parts: list[BatchResult] = []
         self.name = name_of_group(num_categories, mechanism)
-        found = on_first(lambda: {} if checkpoint is None else checkpoint.load(self.name, self._shapes))
-        self.known = shared(found or {})
+        loaded = on_first(lambda: {} if checkpoint is None else checkpoint.load(self.name, self._shapes))
+        self.known = shared(loaded or {})
         self.next = self.begun = 0
         """The first tiles that are not finished, and not begun."""
         self._use_known()
@@ -442,8 +442,8 @@ def dataset(study: Study, results: Sequence[Result], options: RunOptions, attrib
             put(f"{name}_difference", ("estimator", "versus", *dims[1:]), on_grid(means, leading=2), name)
             put(f"{name}_difference_se", ("estimator", "versus", *dims[1:]), on_grid(errors, leading=2), name)
             if len(quantiles):
-                found = np.moveaxis(np.quantile(values, list(quantiles), axis=1), 0, -1)
-                put(f"{name}_quantile", (*dims, "quantile"), on_grid(found, leading=1), name)
+                at_quantiles = np.moveaxis(np.quantile(values, list(quantiles), axis=1), 0, -1)
+                put(f"{name}_quantile", (*dims, "quantile"), on_grid(at_quantiles, leading=1), name)
             if options.keep_seeds:
                 put(f"{name}_seeds", (*dims, "seed"), on_grid(values.swapaxes(1, 2), leading=1), name)
     if any(result.bias2 is not None for result in results):

@@ -246,8 +246,8 @@ class Study:
                 )
             totals[name] = int(held.sum())
         if len(set(totals.values())) > 1:
-            found = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
-            raise refusal("users", f"populations with different numbers of users ({found}): study each alone")
+            listed = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
+            raise refusal("users", f"populations with different numbers of users ({listed}): study each alone")
         return next(iter(totals.values()))
 
     def shares(self, population: float | str, num_categories: int) -> np.ndarray:

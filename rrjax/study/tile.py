@@ -221,8 +221,8 @@ def draw_separately(
     rows = Rows(height, jnp.int32(num_categories), jnp.int32(total), num_parts(num_categories))
     collection = jnp.arange(height, dtype=jnp.int32) % total
     at, seeds = collection // number, take_at(seeds, collection % number)
-    found = draw_in_rows(rows, laws, points, seeds, at, jnp.bool_(estimand == "users"), total)
-    truth, counts = (rows.separate(each, total, num_categories) for each in found)
+    collections = draw_in_rows(rows, laws, points, seeds, at, jnp.bool_(estimand == "users"), total)
+    truth, counts = (rows.separate(each, total, num_categories) for each in collections)
     shape = configurations, number, num_categories
     return truth.reshape(shape), counts.reshape(shape)
 
@@ -264,8 +264,8 @@ def draw_again(
     if configuration.mechanism is None and study.users is None:
         points = jax.tree.map(lambda each: each[None], point._replace(population=np.int32(0)))
         numbers = np.array([number], np.uint32)
-        found = _drawn_separately(Laws.of(population[None]), size, points, numbers, study.estimand)
-        return found[0][0, 0], found[1][0, 0]
+        drawn = _drawn_separately(Laws.of(population[None]), size, points, numbers, study.estimand)
+        return drawn[0][0, 0], drawn[1][0, 0]
     point = jax.tree.map(jnp.asarray, point._replace(population=population))
     if configuration.mechanism is None:
         return draw_randomized(point, jnp.uint32(number))

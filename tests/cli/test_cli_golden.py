@@ -131,7 +131,7 @@ LINES = {
     "regress-explain": "regress city.parquet --outcome city --covariates age --weights weight --reference Lima",
     "regress-design": f"regress {FORCED.replace('column', 'outcome')} --covariates region --robust",
     "regress-samples": f"regress cards.csv {CARDS} --covariates age --nuisance age --explain",
-    "regress-hidden": "regress apart.parquet --outcome smokes --covariates age,coin",
+    "regress-randomized": "regress apart.parquet --outcome smokes --covariates age,coin",
     # Before a collection
     "randomize": f"{golden.OF_CITIES} --epsilon 1 --keep region --out made.parquet",
     "randomize-subset": f"{golden.OF_CITIES} --epsilon 1 --mechanism ss --out made.parquet",

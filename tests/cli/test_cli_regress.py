@@ -11,7 +11,7 @@ from refusals import refused
 import rrjax
 from rrjax import io
 from rrjax.io.rows import read_covariate, read_covariates, read_rows
-from rrjax.models import fit, fit_hidden, goodness_of_fit_test, wald_test
+from rrjax.models import fit, fit_randomized_covariates, goodness_of_fit_test, wald_test
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
@@ -171,7 +171,7 @@ def test_a_covariate_may_be_randomized_too(invoke):
     invoke.done(*line, *how, "s.parquet", "--columns-per-user", "2")
     given = ("regress", "s.parquet", "--outcome", "smokes", "--covariates")
     found = invoke.json(*given, "age,income", "--reference", "yes", "--out", "c.csv")
-    assert found["hidden"] == ["income"]
+    assert found["randomized_covariates"] == ["income"]
     assert found["goodness_of_fit"] is None
     assert [row["term"] for row in found["coefficients"]] == ["(intercept)", "age", "income: b", "income: c"]
     assert [test["degrees"] for test in found["tests"]] == [1, 2]
@@ -181,7 +181,7 @@ def test_a_covariate_may_be_randomized_too(invoke):
     assert found["num_rows"] == (np.maximum(*reports) >= 0).sum()
     laws = [rrjax.RandomizedResponse(size, 3.0) for size in (2, 3)]
     turned = np.where(reports[0] >= 0, 1 - reports[0], -1)
-    wanted = fit_hidden(age.astype(float), [(reports[1], laws[1])], turned, laws[0])
+    wanted = fit_randomized_covariates(age.astype(float), [(reports[1], laws[1])], turned, laws[0])
     for name, values in (("estimate", wanted.coefficients), ("standard_error", wanted.standard_errors)):
         np.testing.assert_allclose([row[name] for row in found["coefficients"]], values.ravel(), rtol=5e-3, atol=1e-3)
     out = invoke.done(*given, "income")

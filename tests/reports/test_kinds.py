@@ -20,7 +20,7 @@ from rrjax.mechanisms import TWO_SAMPLES, AnchoredCrosswise  # noqa: E402
 from rrjax.models import fit  # noqa: E402
 from rrjax.reports import Groups, Rounds, TwoSampleReports  # noqa: E402
 from rrjax.reports.kind import NoSuchQuestion  # noqa: E402
-from rrjax.reports.two_samples import TwoSampleShares  # noqa: E402
+from rrjax.reports.two_sample_designs import TwoSampleShares  # noqa: E402
 
 pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
 APPS = ["maps", "news", "chat"]

@@ -285,7 +285,7 @@ def test_a_covariate_that_is_randomized_too(people, invoke):
     assert invoke(*line, "--keep", "age", "--out", "s.parquet")[0] == 0
     reports = rrjax.read("s.parquet", column="smokes")
     answer = reports.regress(["income", "age"])
-    assert answer.hidden == ["income"]
+    assert answer.randomized_covariates == ["income"]
     line = ("regress", "s.parquet", "--outcome", "smokes", "--covariates", "income,age")
     check_outlets(answer, invoke, *line, tolerance=1e-5)
     for argument, asked in (("weights", {"weights": "income"}), ("factors", {"factors": ["income"]})):

@@ -412,8 +412,8 @@ def _regression(rappor, users, counts, num_steps):
     gram = einsum("icj,idj,i->cd", filters, filters, weights)
     target = einsum("icj,ij,i->c", filters, shares, weights)
     usable = (rates.truth > 0) & (total > 0)  # −1 users mark a report without a cohort
-    found = least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)
-    return found._replace(theta=jnp.where(jnp.diagonal(gram) > 0, found.theta, jnp.nan))
+    solution = least_squares(gram, jnp.where(usable, target, jnp.nan), num_steps)
+    return solution._replace(theta=jnp.where(jnp.diagonal(gram) > 0, solution.theta, jnp.nan))
 
 
 @jax.jit

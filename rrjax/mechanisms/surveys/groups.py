@@ -305,12 +305,12 @@ def _solve(counts, epsilons, tol):
 def _pooled(tallies):
     size = tallies[0].support.shape[0]
     # The estimate of an empty group is NaN.
-    found = jnp.stack([jnp.where(part.num_users > 0, closed_form.inv(part), 0) for part in tallies])
-    numbers = jnp.stack([jnp.asarray(part.num_users).astype(found.dtype) for part in tallies])
-    spreads = [part.rates.astype(found.dtype).variance_of_drawn(size) for part in tallies]
+    shares = jnp.stack([jnp.where(part.num_users > 0, closed_form.inv(part), 0) for part in tallies])
+    numbers = jnp.stack([jnp.asarray(part.num_users).astype(shares.dtype) for part in tallies])
+    spreads = [part.rates.astype(shares.dtype).variance_of_drawn(size) for part in tallies]
     spreads = jnp.stack([jnp.mean(jnp.broadcast_to(each, (size,))) for each in spreads])
     weights = numbers * (jnp.min(spreads) / spreads)
-    return matmul(weights / jnp.sum(weights), found)
+    return matmul(weights / jnp.sum(weights), shares)
 
 
 @jax.jit

@@ -127,11 +127,11 @@ def random_words(rows: int, columns: int) -> np.ndarray:
 def below(draws: np.ndarray, threshold: int) -> np.ndarray:
     """Whether uniform numbers of 128 bits, given by their high words, are below a threshold."""
     high, low = (np.uint64(word) for word in divmod(threshold, 2**64))
-    found = draws < high
+    is_below = draws < high
     tied = draws == high
     if tied.any():  # only for ties is the low word drawn
-        found[tied] = random_words(int(tied.sum()), 1)[:, 0] < low
-    return found
+        is_below[tied] = random_words(int(tied.sum()), 1)[:, 0] < low
+    return is_below
 
 
 def numbers_below(draws: np.ndarray, bounds: np.ndarray) -> np.ndarray:

@@ -97,10 +97,10 @@ def locked(path: pathlib.Path, shown: str | os.PathLike[str]) -> Iterator[Lock]:
             raise
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
-            found = Lock(lock, held)
-            if not found.is_own():
+            own = Lock(lock, held)
+            if not own.is_own():
                 raise _foreign(lock, shown)
-            yield found
+            yield own
         finally:
             os.close(held)
         return

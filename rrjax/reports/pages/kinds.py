@@ -128,8 +128,8 @@ def column_page(
         caption = f"Groups and means of {quoted(reports.counted.column)}."
         blocks = shown([*statements.blocks(), *statements.notes], caption, limits)
         asked_for = [*blocks, explained(statements.words)]
-    found, detectable = side_by_side([partial(answers_of, reports, level, ordered), partial(_detectable, reports)])
-    shares, theta, metadata, users_spent = found.shares, found.shares.estimate.theta, reports.counted.metadata, []
+    answers, detectable = side_by_side([partial(answers_of, reports, level, ordered), partial(_detectable, reports)])
+    shares, theta, metadata, users_spent = answers.shares, answers.shares.estimate.theta, reports.counted.metadata, []
     if metadata is not None and metadata.round is not None:
         loss = PrivacyLoss(metadata, np.ones(reports.num_reports, np.int64))
         users_spent = spent(loss, {metadata.round: reports.files}, memo)
@@ -140,10 +140,10 @@ def column_page(
         largest = reports.labels[np.argmax(theta)], float(theta.max())
     parts = {
         "In short": [html.listing(points)],
-        "The largest shares": found.table(top),
+        "The largest shares": answers.table(top),
         "Groups and means": asked_for,
         "All categories in order": in_order(shares, ordered),
-        "How far to believe it": [found.believed],
+        "How far to believe it": [answers.believed],
         f"What ε = {reports.epsilon:.4g} means": meaning(reports, largest),
         "What users have spent": users_spent,
     }
@@ -154,7 +154,7 @@ def column_page(
         "shares can be estimated."
     )
     title = f"What {number} randomized reports say about {about}"
-    return Page(title, lead, [*shares.warnings, *found.misfit], parts, _made(shares))
+    return Page(title, lead, [*shares.warnings, *answers.misfit], parts, _made(shares))
 
 
 def _detectable(reports: Reports) -> Markup | str:
@@ -163,8 +163,8 @@ def _detectable(reports: Reports) -> Markup | str:
     given = {"mechanism": lambda size, epsilon: reports.mechanism, "category": reports.yes}
     # Of two categories at most one is empty, so no test of both is needed.
     levels = (0.05, 0.05 / (size if size > 2 else 1))
-    found = [inference.detectable_share(size, number, reports.epsilon, level=each, **given) for each in levels]
-    named, picked = map(float, found)
+    shares = [inference.detectable_share(size, number, reports.epsilon, level=each, **given) for each in levels]
+    named, picked = map(float, shares)
     if named >= 1:
         return "There are too few reports to detect any category, even one that everybody holds."
     words = f"Smallest share that these reports detect (with a probability of {form.in_full(0.8)}): "
@@ -196,16 +196,16 @@ def columns_page(columns: SeparateColumns, level: float, top: int) -> Page:
     """The page about columns that were randomized apart: their shares, and how they go together."""
     points, of_columns, own, warnings = [], {}, {}, []
     answers = [answers_of(columns.column(each.column), level) for each in columns.metadata]
-    end = max(number for found in answers for row in found.limits(top) for number in row if number == number)
-    for each, found in zip(columns.metadata, answers, strict=True):
+    end = max(number for answer in answers for row in answer.limits(top) for number in row if number == number)
+    for each, answer in zip(columns.metadata, answers, strict=True):
         name = form.printable(each.column)
-        shares = found.shares
+        shares = answer.shares
         largest = in_words(shares.reports.labels, shares.estimate.theta, shares.limits, 1)
         points.append(html.joined("The largest share of ", label(name), ": ", largest, "."))
-        believed = html.details("How far to believe it", found.believed)
-        of_columns[f"The column {quoted(name)}"] = [html.listing(shares.sentences), *found.table(top, end), believed]
+        believed = html.details("How far to believe it", answer.believed)
+        of_columns[f"The column {quoted(name)}"] = [html.listing(shares.sentences), *answer.table(top, end), believed]
         own[name] = f"{each.mechanism.name}, ε = {each.effective_epsilon:.12g} nats, {each.domain.describe()}"
-        warnings += [f"{name}: {warning}" for warning in found.misfit]
+        warnings += [f"{name}: {warning}" for warning in answer.misfit]
     together = [html.paragraph("Each person answered one question, so how they go together is not in the reports.")]
     said = columns.warnings
     if columns.sampled != 1:

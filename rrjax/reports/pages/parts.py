@@ -67,18 +67,18 @@ def shown(
     end: float = 0.0,
 ) -> list[Markup]:
     """The blocks of an answer as HTML; drawings of intervals end at their largest limit, or at a larger `end`."""
-    found: list[Markup] = []
+    content: list[Markup] = []
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, str | Caution):
             texts.append(block if isinstance(block, str) else f"! {block.text}")
             continue
-        found += [html.listing(texts)] if texts else []
-        found.append(
+        content += [html.listing(texts)] if texts else []
+        content.append(
             _table(block, caption, limits, unit, end) if isinstance(block, Cells) else html.heading(block.text, level=3)
         )
         texts = []
-    return found + ([html.listing(texts)] if texts else [])
+    return content + ([html.listing(texts)] if texts else [])
 
 
 def _table(

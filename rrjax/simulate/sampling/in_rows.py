@@ -113,7 +113,7 @@ def collect_in_rows(
         return jnp.any(left + behind > limit)
 
     def draw_round(state):
-        turn, left, behind, found = state
+        turn, left, behind, counts = state
         size, wait = left.astype(dtype), behind.astype(dtype)
         active = left + behind > limit
         mean = jnp.where(active, _below(size, size), 0)
@@ -132,13 +132,13 @@ def collect_in_rows(
         follow = others <= behind
         behind = behind - jnp.where(follow, others, 0)
         fit, follow = (rows.spread(each.astype(jnp.int32)) for each in (fits, follow))
-        found = found[0] + fit * (drawn[0] + drawn[1]), found[1] + fit * drawn[0] + follow * drawn[2]
-        return turn + 1, left, behind, found
+        counts = counts[0] + fit * (drawn[0] + drawn[1]), counts[1] + fit * drawn[0] + follow * drawn[2]
+        return turn + 1, left, behind, counts
 
     zeros = jnp.zeros((rows.height, WIDTH), jnp.int32)
     state = jnp.int32(0), number, jnp.zeros_like(number), (zeros, zeros)
-    _, left, behind, found = lax.while_loop(unfinished, draw_round, state)
-    return _one_by_one(rows, laws, users, left, behind, found, min(most, TOGETHER))
+    _, left, behind, counts = lax.while_loop(unfinished, draw_round, state)
+    return _one_by_one(rows, laws, users, left, behind, counts, min(most, TOGETHER))
 
 
 def _below(number, variance):
@@ -183,7 +183,7 @@ def _rounds(rows, shares, stream):
     return lambda *given: by_platform(*given, cpu=in_blocks, elsewhere=at_once)
 
 
-def _one_by_one(rows, laws, users, left, behind, found, collections):
+def _one_by_one(rows, laws, users, left, behind, so_far, collections):
     """Draws the trials that are left, and who follows; the words of a trial are those of its number."""
     trials = LANES // collections
     number = left + behind
@@ -236,6 +236,6 @@ def _one_by_one(rows, laws, users, left, behind, found, collections):
         # No collection has more trials than cells.
         return draw([rows.spread(each) for each in values], rows.vector[:, None], rows.places, flat)
 
-    flat = by_platform(*(each.ravel() for each in found), cpu=in_turns, elsewhere=at_once)
+    flat = by_platform(*(each.ravel() for each in so_far), cpu=in_turns, elsewhere=at_once)
     true_counts, counts = (each.reshape(rows.height, WIDTH) for each in flat)
     return true_counts, counts

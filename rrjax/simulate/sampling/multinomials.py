@@ -253,14 +253,14 @@ class _Tree(NamedTuple):
 
     def shares(self, law: Float[Array, " n"]) -> Float[Array, " m"]:
         """The smaller half's share of each cell above the leaves; negative if it is the second half's."""
-        found = []
+        shares = []
         for half in reversed(self.halves):
             first, second = law[:half], jnp.pad(law[half:], (0, 2 * half - law.shape[0]))
             law = first + second
             # Of each half by itself: one minus a share near one has lost its digits.
             share = jnp.minimum(first, second) / jnp.where(law > 0, law, 1)
-            found.append(jnp.where(first <= second, share, -share))
-        return jnp.concatenate(with_sharding_of([*reversed(found), jnp.zeros(self.size, law.dtype)]))
+            shares.append(jnp.where(first <= second, share, -share))
+        return jnp.concatenate(with_sharding_of([*reversed(shares), jnp.zeros(self.size, law.dtype)]))
 
 
 def multinomial_by_halving(

@@ -190,9 +190,9 @@ def reject(
         for_point, for_weight = stream.pair(places, site + turn)
         below, above, both = _weights(normal(for_point, law.deviation.dtype), law, masses)
         height = unit(for_weight, above.dtype)
-        found = below.astype(jnp.int32) + (height <= above).astype(jnp.int32)
+        candidate = below.astype(jnp.int32) + (height <= above).astype(jnp.int32)
         # One number for acceptance and value, so that XLA makes one loop and not two.
-        return turn + 1, jnp.where(offset == _REJECTED, jnp.where(height <= both, found, _REJECTED), offset)
+        return turn + 1, jnp.where(offset == _REJECTED, jnp.where(height <= both, candidate, _REJECTED), offset)
 
     start = stream.zero + jnp.where(wanted, jnp.int32(_REJECTED), 0)
     state = with_sharding_of((stream.zero, start), law)

@@ -21,12 +21,12 @@ import numpy as np
 from scipy import special
 
 from rrjax.mechanisms import RandomizedResponse
-from rrjax.models import fit, fit_hidden, likelihood_ratio_test, wald_test
+from rrjax.models import fit, fit_randomized_covariates, likelihood_ratio_test, wald_test
 from validation.runner import Coefficients, Table, run
 
 N = 10_000
 COEFFICIENTS = [[-0.2, 0.2], [0.5, -0.4], [0.8, 0.3], [-0.5, 0.6], [0.0, 0.0]]
-"""Intercept, known covariate, dummies of the two hidden ones; the last one means nothing."""
+"""Intercept, known covariate, dummies of the two randomized ones; the last one means nothing."""
 SIZES = (2, 3, 3)
 EPSILONS = (2.0, 3.0)
 """Of each column."""
@@ -63,9 +63,9 @@ def one(key: jax.Array, epsilon: float, number: int) -> dict[str, jax.Array]:
     known, reports, shares = combinations(epsilon, number)
     counts = jax.random.multinomial(key, N, jnp.asarray(shares))
     laws = [RandomizedResponse(size, epsilon) for size in SIZES]
-    hidden = list(zip(reports[:2], laws[:2], strict=True))
-    whole = fit_hidden(known, hidden, reports[2], laws[2], weights=counts)
-    within = fit_hidden(known, hidden, reports[2], laws[2], weights=counts, left_out=[3])
+    randomized = list(zip(reports[:2], laws[:2], strict=True))
+    whole = fit_randomized_covariates(known, randomized, reports[2], laws[2], weights=counts)
+    within = fit_randomized_covariates(known, randomized, reports[2], laws[2], weights=counts, left_out=[3])
     found = {
         "coefficients": whole.coefficients,
         "errors": whole.standard_errors,
@@ -120,7 +120,7 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
             f"N = {N:,} users; each reports so many of the three columns, with this ε in each. The mean of each "
             "coefficient less the true one, in standard errors of the simulation: the largest of ten. Coverage of 95 % "
             "Wald intervals. The mean standard error over the standard deviation of the estimates. The coefficients of "
-            "the hidden covariates if the reports of these are taken as true, over the true ones.",
+            "the randomized covariates if the reports of these are taken as true, over the true ones.",
         ),
         Table(
             "tests at 5 %",

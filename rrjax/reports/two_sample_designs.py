@@ -205,16 +205,16 @@ class TwoSampleReports(Kind):
         design: Any = self.design
         with jax.enable_x64(True):
             if isinstance(design, Compliance):
-                found: Any = inference.compliance(self.counts, design, level=level, same_people=same_people)
+                fit: Any = inference.compliance(self.counts, design, level=level, same_people=same_people)
             elif not same_people:
-                found = inference.unrelated_question(self.counts, design, level=level)
+                fit = inference.unrelated_question(self.counts, design, level=level)
             else:
                 flag = "--same-people"
                 problem = (
                     f"the samples of {option('mechanism')} {design.name} must be of different people: leave it out"
                 )
                 raise refusal("same_people", f"{option('same_people', flag)}: {problem}", flag=flag)
-        numbers = {name: np.asarray(value).tolist() for name, value in found._asdict().items()}
+        numbers = {name: np.asarray(value).tolist() for name, value in fit._asdict().items()}
         return TwoSampleShares(self, level, same_people, numbers)
 
 
@@ -292,8 +292,8 @@ class TwoSampleShares(Answer):
 
     @property
     def words(self) -> dict[str, str]:
-        found = {title: meaning for title, meaning, *_ in self._rows}
-        return found | {form.interval(self.level): "of one share; the two intervals are not simultaneous"}
+        words = {title: meaning for title, meaning, *_ in self._rows}
+        return words | {form.interval(self.level): "of one share; the two intervals are not simultaneous"}
 
     def cells(self, top: int = SHOWN) -> Cells:
         rows = []
@@ -335,16 +335,16 @@ def read_two_samples(
     check_design(source, name, epsilon, domain, design.name)
     if source.column is None:
         raise refusal("column", f"{option('sample')} needs {option('column')}, the column of the answers")
-    found = count_by(source, (column,), domain, counts)
-    known = [cell for (cell,), each in found.items() if cell and each.num_rows > each.num_missing]
+    samples = count_by(source, (column,), domain, counts)
+    known = [cell for (cell,), each in samples.items() if cell and each.num_rows > each.num_missing]
     lacking = next((level for level in levels if level not in known), None)
     if lacking is not None or len(known) != 2:
         shown = ", ".join(map(repr, known[:5])) + " …" * (len(known) > 5)
         problem = f"two are wanted, and it has {len(known):,}" if lacking is None else f"no row has {lacking!r}"
         where = f"{option('sample')} {sample}: {name}, column {column!r}"
         raise refusal("sample", f"{where}: {problem}; its levels are {shown}", value=sample)
-    by_sample = np.stack([found[level,].counts for level in levels])[:, [place, 1 - place]]
-    num_missing = sum(each.num_rows for each in found.values()) - int(by_sample.sum())
+    by_sample = np.stack([samples[level,].counts for level in levels])[:, [place, 1 - place]]
+    num_missing = sum(each.num_rows for each in samples.values()) - int(by_sample.sum())
     named, files = (column, levels[0], levels[1]), source if counts is None else None
     return TwoSampleReports(design, by_sample, domain, place, named, num_missing, files)
 

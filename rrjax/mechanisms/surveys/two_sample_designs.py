@@ -117,8 +117,8 @@ class CheatingDetection(Compliance):
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.CheatingDetection(forced=[0.25, 0.75])
-        >>> found = rrjax.inference.compliance([[250, 750], [450, 550]], design)
-        >>> f"{found.share:.2f} {found.not_complying:.2f}"
+        >>> fit = rrjax.inference.compliance([[250, 750], [450, 550]], design)
+        >>> f"{fit.share:.2f} {fit.not_complying:.2f}"
         '0.15 0.45'
 
     References:
@@ -163,8 +163,8 @@ class StochasticLieDetector(Compliance):
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.StochasticLieDetector(truth=[0.8, 0.4])
-        >>> found = rrjax.inference.compliance([[310, 690], [590, 410]], design)
-        >>> f"{found.share:.2f} {found.not_complying:.2f}"
+        >>> fit = rrjax.inference.compliance([[310, 690], [590, 410]], design)
+        >>> f"{fit.share:.2f} {fit.not_complying:.2f}"
         '0.30 0.13'
 
     References:
@@ -195,8 +195,8 @@ class AnchoredCrosswise(Compliance):
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.AnchoredCrosswise(innocuous=0.15, anchor=0.15)
-        >>> found = rrjax.inference.compliance([[1427, 573], [1541, 459]], design)
-        >>> f"{found.share:.4f} {1 - found.not_complying:.4f}"
+        >>> fit = rrjax.inference.compliance([[1427, 573], [1541, 459]], design)
+        >>> f"{fit.share:.4f} {1 - fit.not_complying:.4f}"
         '0.1054 0.7729'
 
     References:
@@ -236,8 +236,8 @@ class SelfProtection(Compliance):
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.SelfProtection(truth=[0.8, 0.4], forced=0.5)
-        >>> found = rrjax.inference.compliance([[234, 766], [342, 658]], design)
-        >>> f"{found.share:.2f} {found.not_complying:.2f}"
+        >>> fit = rrjax.inference.compliance([[234, 766], [342, 658]], design)
+        >>> f"{fit.share:.2f} {fit.not_complying:.2f}"
         '0.20 0.10'
 
     References:
@@ -276,8 +276,8 @@ class UnrelatedQuestionTwoSamples(TwoSamples):
     Example:
         >>> import rrjax
         >>> design = rrjax.mechanisms.UnrelatedQuestionTwoSamples(truth=[0.7, 0.3])
-        >>> found = rrjax.inference.unrelated_question([[260, 740], [340, 660]], design)
-        >>> f"{found.share:.2f} {found.unrelated:.2f}"
+        >>> fit = rrjax.inference.unrelated_question([[260, 740], [340, 660]], design)
+        >>> f"{fit.share:.2f} {fit.unrelated:.2f}"
         '0.20 0.40'
 
     References:

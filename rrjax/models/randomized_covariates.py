@@ -1,6 +1,6 @@
 """Regression of a randomized outcome on covariates of which some are randomized, too.
 
-A user has known covariates x, beginning with a one, and hidden covariates. Their values are one cell c of a joint
+A user has known covariates x, beginning with a one, and randomized covariates. Their values are one cell c of a joint
 table; z_c are its dummies. The model has two parts:
 
     log P(c | x) = a_c + Σ_{j>0} x_j·(G z_c)_j + constant,        log(P(y = k | x, c)/P(y = 0 | x, c)) = (x, z_c)·β_k.
@@ -67,14 +67,14 @@ from rrjax.numerics.sums import accurate_sum, log_sum
 
 MOST_STEPS = 200
 MOST_CELLS = 512
-"""Largest number of cells of the joint table of hidden covariates: Newton's method has a matrix of them."""
+"""Largest number of cells of the joint table of randomized covariates: Newton's method has a matrix of them."""
 _NUMBERS_IN_BLOCK = 1 << 22
 """Largest number of numbers of the information of a block of users."""
 
 
-def fit_hidden(
+def fit_randomized_covariates(
     covariates: ArrayLike | None,
-    hidden: Sequence[tuple[ArrayLike, Mechanism]],
+    randomized: Sequence[tuple[ArrayLike, Mechanism]],
     reports: ArrayLike,
     mechanism_or_epsilon: MechanismOrEpsilon,
     *,
@@ -89,52 +89,55 @@ def fit_hidden(
     """Fits a multinomial logistic regression of the users' values on covariates that are randomized, too.
 
     A regression on the reports of a covariate gives too small coefficients, because a report is often not the value.
-    Here the values of randomized covariates are hidden variables. Their joint distribution is estimated with the
+    Here the values of randomized covariates are latent variables. Their joint distribution is estimated with the
     coefficients: a free share for each combination of values, of which each column may depend on the known covariates
     (multinomial logistic, without interactions). The likelihood of all reports together is maximized by steps of EM
     and, near the maximum, of Newton's method.
 
     Args:
         covariates: `[N, D]`, known covariates as in `fit`; None if there are none. There is an intercept.
-        hidden: For each randomized covariate its N reports and its mechanism. Its ε is its own.
-        reports: N reports of the outcome. Reports that are numbers, here and in `hidden`, may be −1: missing. That a
-            report is missing must not depend on values.
+        randomized: For each randomized covariate its N reports and its mechanism. Its ε is its own.
+        reports: N reports of the outcome. Reports that are numbers, here and in `randomized`, may be −1: missing. That
+            a report is missing must not depend on values.
         mechanism_or_epsilon: As in `fit`, of the outcome.
         num_categories: As in `fit`.
         left_out: Coefficients that are zero for all categories: columns from 0, first the known covariates, then the
-            dummies of the hidden ones. They remain in the distribution of the hidden covariates. This is the smaller
-            model of `likelihood_ratio_test`.
+            dummies of the randomized ones. They remain in the distribution of the randomized covariates. This is the
+            smaller model of `likelihood_ratio_test`.
         weights: As in `fit`.
         clusters: As in `fit`.
         covariance: "observed" or "sandwich", as in `fit`.
         ridge: As in `fit`, on the coefficients of the outcome.
-        prior: Scalar, the weight of a prior on the distribution of the hidden covariates, in users: a Dirichlet prior
-            on the cells at the mean of the known covariates, and a normal one with this precision on their slopes. Zero
-            is maximum likelihood, which has no maximum if a cell is estimated as empty.
+        prior: Scalar, the weight of a prior on the distribution of the randomized covariates, in users: a Dirichlet
+            prior on the cells at the mean of the known covariates, and a normal one with this precision on their
+            slopes. Zero is maximum likelihood, which has no maximum if a cell is estimated as empty.
 
     Returns:
-        `Regression`. Its covariates are the known ones, then for each hidden one the dummies of its categories but the
-        first. `gain` is measured from the model in which no coefficient differs from zero, at its own maximum, so that
+        `Regression`. Its covariates are the known ones, then for each randomized one the dummies of its categories but
+        the first. `gain` is measured from the model in which no coefficient differs from zero, at its own maximum:
         twice the difference of gains is the likelihood-ratio statistic. `log_likelihood` is of the reports of all
-        columns: compare it, and `aic`, with models that differ in `left_out` alone. The likelihood of hidden variables
+        columns: compare it, and `aic`, with models that differ in `left_out` alone. The likelihood of latent variables
         may have several maxima. The search starts where the outcome does not depend on the covariates.
 
     Raises:
-        ValueError: As `fit`; no hidden covariate, or more than 512 combinations of their values; a column without any
-            report, or that nobody reports together with the outcome.
+        ValueError: As `fit`; no randomized covariate, or more than 512 combinations of their values; a column without
+            any report, or that nobody reports together with the outcome.
         FitError: As `fit`. Many categories at a small ε tell too little of the coefficients.
         NotImplementedError: `jax.vmap` spreads it over a mesh with explicit axes; `jax.shard_map` can. A derivative.
 
     Example:
         >>> import jax, numpy as np, rrjax
-        >>> from rrjax.models import fit, fit_hidden
+        >>> from rrjax.models import fit, fit_randomized_covariates
         >>> rng = np.random.default_rng(0)
         >>> drinks = (rng.random(20_000) < 0.4).astype(int)
         >>> smokes = (rng.random(20_000) < 1 / (1 + np.exp(1 - 1.5 * drinks))).astype(int)
         >>> mechanism = rrjax.RandomizedResponse(2, 1.5)
         >>> first, second = (mechanism.randomize(jax.random.key(k), v) for k, v in enumerate((drinks, smokes)))
-        >>> as_if_true, found = fit(first, second, mechanism), fit_hidden(None, [(first, mechanism)], second, mechanism)
-        >>> [f"{each.coefficients[1, 0]:.2f} ± {each.standard_errors[1, 0]:.2f}" for each in (as_if_true, found)]
+        >>> as_if_true, fitted = (
+        ...     fit(first, second, mechanism),
+        ...     fit_randomized_covariates(None, [(first, mechanism)], second, mechanism),
+        ... )
+        >>> [f"{each.coefficients[1, 0]:.2f} ± {each.standard_errors[1, 0]:.2f}" for each in (as_if_true, fitted)]
         ['0.91 ± 0.05', '1.50 ± 0.08']
 
     References:
@@ -144,21 +147,21 @@ def fit_hidden(
     if covariance not in (None, "observed", "sandwich") or (clusters is not None and covariance == "observed"):
         expected = '"sandwich" with clusters' if clusters is not None else '"observed" or "sandwich"'
         raise ArgumentError.about("covariance", f"must be {expected}, got {covariance!r}", value=covariance)
-    reports = refuse_spread(unsharded(reports), "fit_hidden")
+    reports = refuse_spread(unsharded(reports), "fit_randomized_covariates")
     if covariates is None:
         covariates = np.zeros((as_array(reports, "reports").shape[0], 0), float_dtype())
     given = unsharded(as_covariates(covariates))
     dtype, number = covariates_dtype(given), given.shape[0]
-    columns = _as_hidden(hidden)
+    columns = _as_randomized(randomized)
     outcome, scale, answered = _rows(reports, mechanism_or_epsilon, num_categories, number, dtype, "reports")
-    parts = [_rows(own, each, None, number, dtype, f"hidden[{place}]") for place, (own, each) in enumerate(columns)]
+    parts = [_rows(own, each, None, number, dtype, f"randomized[{place}]") for place, (own, each) in enumerate(columns)]
     known = [each[2] for each in parts]
     for place, each in enumerate(known):
         both = answered & each
         if not isinstance(both, Tracer) and not both.any():
             raise ArgumentError(
-                f"nobody reports both the outcome and hidden[{place}]: the reports do not tell how they go together",
-                argument="hidden",
+                f"nobody reports both the outcome and randomized[{place}]: no report tells how they go together",
+                argument="randomized",
                 value=place,
             )
     weights = as_weights(weights, number, dtype)
@@ -210,7 +213,7 @@ def _merged(data: Data) -> Data:
     """Users with equal covariates and reports as one row; many are equal if no covariate is continuous."""
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(data)):
         return data
-    table = np.concatenate([np.asarray(each) for each in (data.covariates, data.outcome, *data.hidden)], axis=1)
+    table = np.concatenate([np.asarray(each) for each in (data.covariates, data.outcome, *data.randomized)], axis=1)
     _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
     if 2 * len(first) > len(table):
         return data
@@ -219,19 +222,20 @@ def _merged(data: Data) -> Data:
     return rows._replace(weights=jnp.asarray(weights, data.weights.dtype))
 
 
-def _as_hidden(hidden: Any) -> list[tuple[Any, Mechanism]]:
-    pairs = [tuple(as_list(each)) for each in as_list(hidden)]
+def _as_randomized(randomized: Any) -> list[tuple[Any, Mechanism]]:
+    pairs = [tuple(as_list(each)) for each in as_list(randomized)]
     if not pairs or any(len(each) != 2 or not isinstance(each[1], Mechanism) for each in pairs):
         raise ArgumentError.about(
-            "hidden", "must be a list of (reports, mechanism), one for each randomized covariate; without any use fit"
+            "randomized",
+            "must be a list of (reports, mechanism), one for each randomized covariate; without one use fit",
         )
     cells = int(np.prod([each.num_categories for _, each in pairs], dtype=float))
     if cells > MOST_CELLS:
         sizes = " × ".join(f"{each.num_categories:,}" for _, each in pairs)
         raise ArgumentError(
-            f"the hidden covariates have {sizes} = {cells:,} combinations of values, more than {MOST_CELLS}: leave "
+            f"the randomized covariates have {sizes} = {cells:,} combinations of values, more than {MOST_CELLS}: leave "
             "columns out, or merge categories before they are randomized",
-            argument="hidden",
+            argument="randomized",
             value=cells,
         )
     return pairs
@@ -253,9 +257,9 @@ def _rows(reports, mechanism, num_categories, number, dtype, name):
     return likelihood, jnp.where(present, rows.scale, 0), present
 
 
-def _kept(left_out: Sequence[int], num_known: int, num_hidden: int) -> tuple[int, ...]:
+def _kept(left_out: Sequence[int], num_known: int, num_randomized: int) -> tuple[int, ...]:
     """The columns of (x, z) with a coefficient; the intercept is the first."""
-    number = num_known + num_hidden
+    number = num_known + num_randomized
     columns = [int(each) for each in np.atleast_1d(np.asarray(left_out, int))]
     if not all(0 <= each < number for each in columns):
         raise ArgumentError.about("left_out", f"must be columns from 0 to {number - 1}, got {left_out}", value=left_out)
@@ -280,7 +284,7 @@ def _fitted(given, tol, kept, robust: bool, num_clusters: int | None):
     flat, unravel = ravel_pytree(start)
     most = max(1, min(USERS_IN_BLOCK, _NUMBERS_IN_BLOCK // (num_cells * (width + 1) ** 2)))
 
-    def found(start, data, ridge):
+    def maximum(start, data, ridge):
         def log_prior(flat):
             coefficients, cells, slopes = unravel(flat)
             shares = jnp.concatenate([jnp.zeros(1, dtype), cells])
@@ -291,9 +295,9 @@ def _fitted(given, tol, kept, robust: bool, num_clusters: int | None):
         look = partial(evaluated, unravel=unravel, blocks=blocks, design=design, log_prior=log_prior)
         return ascended(look, start, tol, MOST_STEPS)
 
-    # First the hidden covariates alone: where the outcome tells nothing, a prior keeps its coefficients at zero.
-    alone = found(flat, data._replace(outcome=jnp.zeros_like(data.outcome)), jnp.ones((), dtype))
-    state = found(alone.parameters, data, ridge)
+    # First the randomized covariates alone: where the outcome tells nothing, a prior keeps its coefficients at zero.
+    alone = maximum(flat, data._replace(outcome=jnp.zeros_like(data.outcome)), jnp.ones((), dtype))
+    state = maximum(alone.parameters, data, ridge)
     coefficients = unravel(state.parameters).coefficients
     inverse = cholesky_solve(cholesky_factor(state.view.observed), jnp.eye(flat.size, dtype=dtype))
     gap = matmul(state.view.slope, inverse, state.view.slope) / 2
@@ -334,11 +338,11 @@ def _fitted(given, tol, kept, robust: bool, num_clusters: int | None):
 
 
 class Data(NamedTuple):
-    """Standardized covariates `[N, D]`, log-likelihoods `[N, K]` of outcome and hidden columns, and weights `[N]`."""
+    """Standardized covariates `[N, D]`, log-likelihoods `[N, K]` of outcome and randomized ones, and weights `[N]`."""
 
     covariates: Float[Array, "N D"]
     outcome: Float[Array, "N K"]
-    hidden: tuple[Float[Array, "N K_j"], ...]
+    randomized: tuple[Float[Array, "N K_j"], ...]
     weights: Float[Array, " N"]
 
 
@@ -355,7 +359,7 @@ class Design(NamedTuple):
 
     dummies: Float[Array, "H E"]
     of_known: np.ndarray
-    of_hidden: np.ndarray
+    of_randomized: np.ndarray
 
 
 class Posteriors(NamedTuple):
@@ -371,15 +375,15 @@ class Posteriors(NamedTuple):
 def posteriors(parameters: Parameters, data: Data, design: Design) -> Posteriors:
     """The distribution of each user's cell and outcome, before and after the reports."""
     x, z = data.covariates, design.dummies
-    by_known, by_hidden = jnp.split(parameters.coefficients, [len(design.of_known)])
-    logits = matmul(x[:, design.of_known], by_known)[:, None] + matmul(z[:, design.of_hidden], by_hidden)
+    by_known, by_randomized = jnp.split(parameters.coefficients, [len(design.of_known)])
+    logits = matmul(x[:, design.of_known], by_known)[:, None] + matmul(z[:, design.of_randomized], by_randomized)
     logits = jnp.concatenate([jnp.zeros_like(logits[..., :1]), logits], axis=-1)
     log_shares = logits - log_sum(logits)[..., None]
     cells = jnp.concatenate([jnp.zeros_like(parameters.cells[:1]), parameters.cells])
     cells = cells + matmul(x[:, 1:], parameters.slopes, z.T)
     log_cells = cells - log_sum(cells)[:, None]
     of_reports = jnp.zeros_like(x[:, :1])
-    for rows in data.hidden:
+    for rows in data.randomized:
         of_reports = (of_reports[:, :, None] + rows[:, None, :]).reshape(x.shape[0], -1)
     terms = (log_cells + of_reports)[:, :, None] + log_shares + data.outcome[:, None, :]
     total = log_sum(terms.reshape(x.shape[0], -1))
@@ -395,18 +399,18 @@ def _of_cells(numbers: Float[Array, "N H"], data: Data, design: Design) -> Float
     return jnp.concatenate([numbers[:, 1:], slopes.reshape(slopes.shape[0], -1)], axis=1)
 
 
-def scores_of(found: Posteriors, data: Data, design: Design) -> tuple[Float[Array, "N B"], Float[Array, "N A"]]:
+def scores_of(posterior: Posteriors, data: Data, design: Design) -> tuple[Float[Array, "N B"], Float[Array, "N A"]]:
     """Each user's slope in the coefficients, and in the parameters of the cells; without weights."""
     number = data.weights.shape[0]
-    known = data.covariates[:, design.of_known, None] * jnp.sum(found.slope, axis=1)[:, None, :]
-    hidden = einsum("nck,ce->nek", found.slope, design.dummies[:, design.of_hidden])
-    of_outcome = jnp.concatenate([known, hidden], axis=1).reshape(number, -1)
-    return of_outcome, _of_cells(found.slope_of_cells, data, design)
+    known = data.covariates[:, design.of_known, None] * jnp.sum(posterior.slope, axis=1)[:, None, :]
+    randomized = einsum("nck,ce->nek", posterior.slope, design.dummies[:, design.of_randomized])
+    of_outcome = jnp.concatenate([known, randomized], axis=1).reshape(number, -1)
+    return of_outcome, _of_cells(posterior.slope_of_cells, data, design)
 
 
 def _of_outcome(each: Float[Array, "N H k k"], data: Data, design: Design) -> Float[Array, "B B"]:
     """Information on the logits of the outcome, as information on the coefficients."""
-    x, z = data.covariates[:, design.of_known], design.dummies[:, design.of_hidden]
+    x, z = data.covariates[:, design.of_known], design.dummies[:, design.of_randomized]
     each = data.weights[:, None, None, None] * each
     first = einsum("nij,nd,ne->diej", jnp.sum(each, axis=1), x, x)
     cross = einsum("neij,nd->diej", einsum("ncij,ce->neij", each, z), x)
@@ -427,18 +431,18 @@ def _squares(numbers: Float[Array, "N H"], data: Data, design: Design) -> Float[
     return jnp.block([[jnp.diag(jnp.sum(numbers, axis=0)[1:]), cross], [cross.T, last]])
 
 
-def _products(found: Posteriors, data: Data, design: Design) -> Float[Array, "B A"]:
+def _products(posterior: Posteriors, data: Data, design: Design) -> Float[Array, "B A"]:
     """Σ_n w Σ_c (x, z_c) ⊗ g_c ⊗ the features of cell c."""
     x, rest = data.covariates[:, design.of_known], data.covariates[:, 1:]
-    z, kept = design.dummies, design.dummies[:, design.of_hidden]
-    slope = data.weights[:, None, None] * found.slope
+    z, kept = design.dummies, design.dummies[:, design.of_randomized]
+    slope = data.weights[:, None, None] * posterior.slope
     width = z.shape[1] * rest.shape[1]
     with_cells = jnp.concatenate([
         einsum("nck,nd->dkc", slope, x), einsum("ck,ce->ekc", jnp.sum(slope, axis=0), kept)
     ])  # fmt: skip
     on_known = einsum("nkh,nd,nf->dkfh", einsum("nck,ch->nkh", slope, z), x, rest)
-    on_hidden = einsum("nekh,nf->ekfh", einsum("nck,ce,ch->nekh", slope, kept, z), rest)
-    with_slopes = jnp.concatenate([on_known, on_hidden]).reshape(*with_cells.shape[:2], width)
+    on_randomized = einsum("nekh,nf->ekfh", einsum("nck,ce,ch->nekh", slope, kept, z), rest)
+    with_slopes = jnp.concatenate([on_known, on_randomized]).reshape(*with_cells.shape[:2], width)
     whole = jnp.concatenate([with_cells[..., 1:], with_slopes], axis=2)
     return whole.reshape(-1, whole.shape[2])
 
@@ -448,17 +452,17 @@ def evaluated(flat, unravel, blocks: Data, design: Design, log_prior) -> View:
     parameters = unravel(flat)
 
     def of_block(data):
-        found = posteriors(parameters, data, design)
+        posterior = posteriors(parameters, data, design)
         weights = data.weights[:, None]
-        pi, g, p, m = found.shares[..., 1:], found.slope, found.of_cells, found.slope_of_cells
+        pi, g, p, m = posterior.shares[..., 1:], posterior.slope, posterior.of_cells, posterior.slope_of_cells
         diagonal = jnp.eye(pi.shape[2], dtype=pi.dtype)
         cross = g[..., :, None] * pi[..., None, :]
         missing = cross + cross.swapaxes(2, 3) - g[..., :, None] * diagonal
         complete = (p + m)[..., None, None] * (pi[..., :, None] * diagonal - pi[..., :, None] * pi[..., None, :])
-        score, score_of_cells = scores_of(found, data, design)
+        score, score_of_cells = scores_of(posterior, data, design)
         expected = _of_cells(p, data, design)
         first = _of_outcome(missing, data, design) + matmul(score.T, weights * score)
-        corner = matmul(score.T, weights * (expected + score_of_cells)) - _products(found, data, design)
+        corner = matmul(score.T, weights * (expected + score_of_cells)) - _products(posterior, data, design)
         mixed = matmul(expected.T, weights * score_of_cells)
         last = mixed + mixed.T + matmul(score_of_cells.T, weights * score_of_cells) - _squares(m, data, design)
         known = _squares(p, data, design) - matmul(expected.T, weights * expected)
@@ -467,7 +471,7 @@ def evaluated(flat, unravel, blocks: Data, design: Design, log_prior) -> View:
             jnp.block([[first, corner], [corner.T, last]]),
             jax.scipy.linalg.block_diag(_of_outcome(complete, data, design), known),
         )
-        return sums, data.weights * found.log_probabilities
+        return sums, data.weights * posterior.log_probabilities
 
     (slope, observed, complete), each = added_up(of_block, blocks, flat)
     more = -jax.hessian(log_prior)(flat)

@@ -9,10 +9,10 @@ from refusals import refused
 from scipy import optimize, special
 
 from rrjax.mechanisms import Channel, OptimizedUnaryEncoding, RandomizedResponse
-from rrjax.models import FitError, fit, fit_hidden, likelihood_ratio_test, predict, summary, wald_test
+from rrjax.models import FitError, fit, fit_randomized_covariates, likelihood_ratio_test, predict, summary, wald_test
 
 COEFFICIENTS = np.asarray([[0.2, -0.3], [0.5, -0.4], [0.8, 0.1], [-0.5, 0.6], [0.3, 0.9]])
-"""Intercept, the known covariate, and dummies of two hidden ones of two and three values."""
+"""Intercept, the known covariate, and dummies of two randomized ones of two and three values."""
 LAWS = (RandomizedResponse(2, 2.0), RandomizedResponse(3, 2.5), RandomizedResponse(3, 3.0))
 
 
@@ -34,7 +34,7 @@ def survey(number, seed=0, missing=0.1):
 
 def fitted(known, reports, **options):
     pairs = list(zip(reports[:2], LAWS[:2], strict=True))
-    return fit_hidden(known, pairs, reports[2], LAWS[2], **options)
+    return fit_randomized_covariates(known, pairs, reports[2], LAWS[2], **options)
 
 
 @pytest.mark.full
@@ -47,14 +47,14 @@ def test_the_maximum_and_its_information_are_those_of_the_dense_likelihood():
         np.where(each[:, None] >= 0, np.asarray(law.channel(), float)[:, each].T, 1)
         for law, each in zip(LAWS, reports, strict=True)
     ]
-    of_hidden = (rows[0][:, :, None] * rows[1][:, None, :]).reshape(-1, 6)
+    of_randomized = (rows[0][:, :, None] * rows[1][:, None, :]).reshape(-1, 6)
 
     def log_likelihood(flat):
         coefficients, cells, slopes = flat[:10].reshape(5, 2), np.r_[0, flat[10:15]], flat[15:]
         of_cells = special.softmax(cells + x[:, None] * (z @ slopes), axis=1)
         logits = (np.c_[np.ones_like(x), x] @ coefficients[:2])[:, None] + z @ coefficients[2:]
         shares = special.softmax(np.concatenate([np.zeros((*logits.shape[:2], 1)), logits], axis=2), axis=2)
-        return np.log(np.einsum("nc,nc,nck,nk->n", of_cells, of_hidden, shares, rows[2])).sum()
+        return np.log(np.einsum("nc,nc,nck,nk->n", of_cells, of_randomized, shares, rows[2])).sum()
 
     def minus(flat):
         return -log_likelihood(flat) - special.log_softmax(np.r_[0, flat[10:15]]).mean() + (flat[15:] ** 2).sum() / 2
@@ -83,7 +83,7 @@ def test_without_noise_it_is_the_regression_on_the_values():
     known, _, values = survey(1000)
     exact = [RandomizedResponse(law.num_categories, 60.0) for law in LAWS]
     pairs = list(zip(values[:2], exact[:2], strict=True))
-    found = fit_hidden(known, pairs, values[2], exact[2], clusters=np.arange(1000) // 2)
+    found = fit_randomized_covariates(known, pairs, values[2], exact[2], clusters=np.arange(1000) // 2)
     covariates = np.c_[known, values[0], values[1] == 1, values[1] == 2]
     plain = fit(covariates, values[2], 60.0, num_categories=3, clusters=np.arange(1000) // 2)
     np.testing.assert_allclose(found.coefficients, plain.coefficients, atol=1e-6 if X64 else 2e-3)
@@ -103,7 +103,7 @@ def test_reports_taken_as_values_give_too_small_effects():
     assert (np.abs(own - true) < 3.5 * found.standard_errors[2:]).all()
     assert (np.abs(naive - true)[np.abs(true) > 0.4] > 4 * found.standard_errors[2:][np.abs(true) > 0.4]).any()
     assert np.abs(naive[0, 0]) < 0.85 * np.abs(own[0, 0])
-    # Without the hidden covariates the model is the regression on the known one: the gains compare the two.
+    # Without the randomized covariates the model is the regression on the known one: the gains compare the two.
     within = fit(known, reports[2], LAWS[2])
     left_out = fitted(known, reports, left_out=[1, 2, 3])
     np.testing.assert_allclose(left_out.coefficients, within.coefficients, atol=1e-5 if X64 else 1e-3)
@@ -120,13 +120,15 @@ def test_users_with_equal_reports_are_one_row_and_other_mechanisms_are_taken():
     law = OptimizedUnaryEncoding(3, 3.0)
     channel = Channel(np.asarray(LAWS[0].channel()))
     bits = law.randomize(jax.random.key(1), values[2])
-    one = fit_hidden(None, [(reports[0], LAWS[0])], bits, law)
-    other = fit_hidden(None, [(reports[0], channel)], jnp.asarray(bits), law, covariance="sandwich")  # not merged
+    one = fit_randomized_covariates(None, [(reports[0], LAWS[0])], bits, law)
+    other = fit_randomized_covariates(
+        None, [(reports[0], channel)], jnp.asarray(bits), law, covariance="sandwich"
+    )  # not merged
     np.testing.assert_allclose(one.coefficients, other.coefficients, atol=1e-5 if X64 else 1e-2)
     np.testing.assert_allclose(one.standard_errors, other.standard_errors, rtol=0.3)
     assert float(one.log_likelihood) == pytest.approx(float(other.log_likelihood), rel=1e-5)
     assert float(one.num_users) == 500
-    weighted = fit_hidden(
+    weighted = fit_randomized_covariates(
         None, [(np.r_[reports[0], 0], LAWS[0])], np.r_[bits, bits[:1]], law, weights=np.r_[[2.0] * 500, 0]
     )
     np.testing.assert_allclose(weighted.standard_errors, one.standard_errors / np.sqrt(2), rtol=0.02)
@@ -137,41 +139,41 @@ def test_what_is_wrong_is_named():
     known, reports, _ = survey(60)
     pair = (reports[0], LAWS[0])
     given = reports[2], LAWS[2]
-    with refused("hidden"):
-        fit_hidden(known, [], *given)
-    with refused("hidden"):
-        fit_hidden(known, [reports[0]], *given)
-    with refused("hidden", value=600):
-        fit_hidden(known, [(reports[0], RandomizedResponse(600, 2.0))], *given)
-    with refused("hidden[1]"):
-        fit_hidden(known, [pair, (reports[1][:50], LAWS[1])], *given)
-    with refused("hidden[1]"):
-        fit_hidden(known, [pair, (np.full(60, -1), LAWS[1])], *given)
+    with refused("randomized"):
+        fit_randomized_covariates(known, [], *given)
+    with refused("randomized"):
+        fit_randomized_covariates(known, [reports[0]], *given)
+    with refused("randomized", value=600):
+        fit_randomized_covariates(known, [(reports[0], RandomizedResponse(600, 2.0))], *given)
+    with refused("randomized[1]"):
+        fit_randomized_covariates(known, [pair, (reports[1][:50], LAWS[1])], *given)
+    with refused("randomized[1]"):
+        fit_randomized_covariates(known, [pair, (np.full(60, -1), LAWS[1])], *given)
     with refused("reports"):
-        fit_hidden(known, [pair], np.full(60, -1), LAWS[2])
+        fit_randomized_covariates(known, [pair], np.full(60, -1), LAWS[2])
     with refused("reports"):
-        fit_hidden(known, [pair], reports[2][:50], LAWS[2])
+        fit_randomized_covariates(known, [pair], reports[2][:50], LAWS[2])
     apart = np.where(np.arange(60) < 30, np.abs(reports[0]), -1), np.where(np.arange(60) < 30, -1, np.abs(reports[2]))
-    with refused("hidden", value=0):
-        fit_hidden(known, [(apart[0], LAWS[0])], apart[1], LAWS[2])
+    with refused("randomized", value=0):
+        fit_randomized_covariates(known, [(apart[0], LAWS[0])], apart[1], LAWS[2])
     with refused("left_out"):
-        fit_hidden(known, [pair], *given, left_out=[2])
+        fit_randomized_covariates(known, [pair], *given, left_out=[2])
     with refused("covariance"):
-        fit_hidden(known, [pair], *given, covariance="none")
+        fit_randomized_covariates(known, [pair], *given, covariance="none")
     with refused("prior", value=-1):
-        fit_hidden(known, [pair], *given, prior=-1)
+        fit_randomized_covariates(known, [pair], *given, prior=-1)
     with refused("ridge"):
-        fit_hidden(known, [pair], *given, ridge=np.inf)
+        fit_randomized_covariates(known, [pair], *given, ridge=np.inf)
     with refused(error=FitError, reason="missing", row=3):
-        fit_hidden(np.where(np.arange(60) == 3, np.nan, known), [pair], *given)
+        fit_randomized_covariates(np.where(np.arange(60) == 3, np.nan, known), [pair], *given)
     with refused(error=FitError, reason="clusters"):
-        fit_hidden(known, [pair], *given, clusters=np.arange(60) // 20)
+        fit_randomized_covariates(known, [pair], *given, clusters=np.arange(60) // 20)
 
 
 @pytest.mark.full
 def test_what_says_too_little_is_refused():
     known, reports, _ = survey(60)
     with refused(error=FitError, reason="steps"):
-        fit_hidden(known, [(reports[0], RandomizedResponse(2, 1e-2))], reports[2], LAWS[2])
+        fit_randomized_covariates(known, [(reports[0], RandomizedResponse(2, 1e-2))], reports[2], LAWS[2])
     with refused(error=FitError, reason="unbounded", category=2):  # nobody reports it
-        fit_hidden(None, [(reports[0], LAWS[0])], reports[2] % 2, 60.0, num_categories=3)
+        fit_randomized_covariates(None, [(reports[0], LAWS[0])], reports[2] % 2, 60.0, num_categories=3)
