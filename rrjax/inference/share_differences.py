@@ -9,7 +9,7 @@ given δ (Farrington and Manning 1990; Miettinen and Nurminen 1985), with the ta
 
 with K₁ and K₂ the derivatives of K. It is normal to third order (Barndorff-Nielsen 1986), also far out and for skewed
 counts. For x, D is moved by half of its largest step towards the mean (Yates), so that discrete counts keep their
-level, too.
+level, too; beyond the ends of D, r* is infinite.
 
 References:
     Miettinen and Nurminen, "Comparative analysis of two rates", Statistics in Medicine 4, 1985; Farrington and Manning,
@@ -183,6 +183,10 @@ class _Law(NamedTuple):
             corrected = np.where(np.abs(r) > SMALLEST, r + np.log(u / r) / r, r)
         roots = np.where(np.isfinite(corrected), corrected, side * LARGEST)
         roots = np.where(usable, roots, np.where(beyond > 0, LARGEST, -LARGEST))
+        # Beyond the smallest and the largest sum there is no s, and r and u are of no use.
+        smallest, largest = (np.sum(end(a * self.number, 0), axis=0) for end in (np.minimum, np.maximum))
+        margin = ROUNDING * (largest - smallest)
+        roots = np.where(x <= smallest + margin, -LARGEST, np.where(x >= largest - margin, LARGEST, roots))
         return np.clip(roots, -LARGEST, LARGEST), spread
 
 

@@ -111,7 +111,9 @@ class Difference(Answer):
     @property
     def sentences(self) -> list[str]:
         table = self._table
-        place = int(np.argmin(np.nan_to_num(table["p_value"], nan=2)))
+        # Of several with one p-value, such as 1, that of the first row.
+        deviates = np.round(-np.abs(table["difference"] / table["standard_error"]), 9)
+        place = int(np.lexsort((deviates, np.nan_to_num(table["p_value"], nan=2)))[0])
         place = place if self.reports.yes is None else self.reports.yes
         label, (first, second) = form.printable(self.reports.labels[place]), self.names
         points, error = (100 * table[key][place] for key in ("difference", "standard_error"))

@@ -16,7 +16,7 @@ from rrjax import inference, io
 from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.inference.surveys import MOST_WEIGHT
 from rrjax.io.labels import by_label
-from rrjax.io.rows import Covariate, read_covariate
+from rrjax.io.rows import Covariate, read_cells, read_covariate
 from rrjax.io.scan import column_names
 from rrjax.reports import form
 from rrjax.reports.reports import Reports
@@ -263,17 +263,25 @@ def _sizes_of(population: Any) -> dict[str, float]:
 
 def _sizes_in(path: str) -> dict[str, float]:
     source = io.Source(path)
-    names = column_names(source)
+    try:
+        names = column_names(source)
+    except io.DataError as error:
+        if error.argument != "delimiter":  # a flag that says how the reports are delimited
+            raise
+        names = ("",)
     if len(names) != 2:
         raise io.DataError(
-            f"{path} has {len(names)} columns; two are wanted, under a line with their names and with commas between "
-            "them: the level, and its size in the population",
+            f"{path} has {form.number(len(names), 'column', 'columns')}; two are wanted, under a line with their names "
+            "and with commas between them: the level, and its size in the population",
             file=path,
         )
-    levels = read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
     sizes = read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
     if sizes.levels is not None or _impossible(sizes.values):
         raise io.DataError.at(path, SIZES, column=names[1])
+    if len(sizes.values) == 1:  # which is no factor
+        ((level,),) = read_cells(dataclasses.replace(source, column=names[0]), names[:1])
+        return {level: float(sizes.values[0])}
+    levels = read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
     if levels.missing.any():
         row = int(np.argmax(levels.missing)) + 1
         raise io.DataError(f"{path}, column {names[0]!r}, row {row}: no level", file=path, column=names[0], row=row)

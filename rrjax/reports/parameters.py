@@ -36,6 +36,8 @@ def check_epsilon(epsilon: float) -> float:
         number = None if isinstance(given, bool | np.bool_) else float(given)
     except (TypeError, ValueError):
         number = None
+    except OverflowError:  # an integer beyond the floats
+        number = math.inf
     problem = None
     if number is None:
         problem = f"must be a number of nats, got {epsilon!r}"

@@ -93,7 +93,8 @@ class Reports(ColumnQuestions):
 
         Args:
             counts: `[K]`, whole numbers: how many reports name each category. A mapping, a series of pandas such as
-                those of `value_counts`, or an array of xarray is taken by its labels.
+                those of `value_counts`, or an array of xarray is taken by its labels. A series that pandas numbers from
+                0 has none: it is in the order of `domain`.
             epsilon_or_mechanism: ε of randomized response, nats; or randomized response itself, or a survey design.
             domain: The labels of the K categories; None is 0 … K − 1.
             probability: In place of ε, the probability that a report is the true category, in (1/K, 1).

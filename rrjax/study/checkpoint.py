@@ -15,7 +15,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +24,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from rrjax.data.errors import PeerError, StudyError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 _T = TypeVar("_T")
 _ABANDONED_AFTER_SECONDS = 600.0
@@ -92,19 +97,33 @@ class Checkpoint:
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         make_folder(self.folder)
         self._sweep()
+        self._lock = _Lock(self.folder / "study.lock")
+        try:
+            self._claim(folder, description)
+        except BaseException:
+            self.close()
+            raise
+
+    def _claim(self, folder: Path, description: dict[str, Any]) -> None:
         file = self.folder / "study.json"
         has_parts = any(_NAME.fullmatch(part.name) for part in self.folder.iterdir())
         self.seconds_before = _seconds_of_runs(self.folder / _RUNS) if has_parts else []
-        if file.exists() and has_parts:
+        if file.exists() and (has_parts or not self._lock.alone):
             _compare(folder, file, description)
-            return
-        if has_parts:
+        elif has_parts:
             raise StudyError(
                 f"{self.folder} holds results, but {file.name}, which says of which study, is gone: {_ADVICE}",
                 argument="folder",
                 file=file,
             )
-        _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
+        else:
+            _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
+        if self._lock.share():
+            _compare(folder, file, description)
+
+    def close(self) -> None:
+        """Ends the claim of this process to a folder without results."""
+        self._lock.close()
 
     def _sweep(self) -> None:
         """Deletes unfinished files of killed processes, but no file that another process may be writing."""
@@ -173,6 +192,37 @@ class Checkpoint:
                 continue
             parts[start] = part
         return parts
+
+
+class _Lock:
+    """Whether others compute in a folder: a lock that ends with its process, where the system has such locks.
+
+    The description of a folder without results is that of the runs that hold its lock.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file, self.alone = None, True
+        if fcntl is None:
+            return
+        with suppress(OSError):  # a file system without locks
+            self._file = file.open("a")
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fcntl.flock(self._file, fcntl.LOCK_SH)  # once the other one has written
+                self.alone = False
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def share(self) -> bool:
+        """Lets others share the folder; whether one of them may have been faster."""
+        if self._file is None or not self.alone:
+            return False
+        with suppress(OSError):
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+        return True
 
 
 def _set_aside(file: Path, why: str) -> None:

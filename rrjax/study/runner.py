@@ -12,6 +12,7 @@ import warnings
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -85,7 +86,8 @@ def run(study: Study, options: RunOptions) -> xr.Dataset:
     folder = options.folder
     checkpoint = on_first(lambda: None if folder is None else Checkpoint(folder, description, begin))
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool, ThreadPoolExecutor(max_workers=1) as device:
+    held = nullcontext() if checkpoint is None else closing(checkpoint)
+    with held, ThreadPoolExecutor(max_workers=os.cpu_count()) as pool, ThreadPoolExecutor(max_workers=1) as device:
         common = _Run(study, options.seed, mesh, options.batch_size, memory, checkpoint, pool, device)
         groups = [_Group(common, *group) for group in itertools.product(study.labels, study.num_categories)]
         for group in groups:

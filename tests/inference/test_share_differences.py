@@ -12,6 +12,8 @@ CASES = {
     "direct": ((10, 0.0, 1.0), (10, 0.0, 1.0)),
     "other rates": ((40, 0.1, 0.3), (15, 0.2, 0.6)),
     "little noise": ((5, 0.02, 0.9), (80, 0.001, 0.5)),
+    "ends": ((10, 0.0, 1.0), (30, 0.0, 1.0)),
+    "ends of two designs": ((5, 0.25, 0.5), (5, 0.0, 1.0)),
 }
 
 
@@ -36,7 +38,7 @@ def test_small_counts_keep_their_level_and_their_coverage(first, second):
 
     for share in np.linspace(0, 1, 11):
         assert chances(share, share) @ (found.p_value <= 0.05) <= 0.05
-        for less in np.linspace(0, 1, 11):
+        for less in (*np.linspace(0, 1, 11), 0.15, 0.85, 0.965):
             covered = (found.lower <= share - less + 1e-9) & (found.upper >= share - less - 1e-9)
             assert chances(share, less) @ covered >= 0.95
     # Nothing where the counts are explained by no shares, which is unlikely for all shares.
@@ -89,3 +91,24 @@ def test_many_categories_of_one_law_and_different_epsilons_are_not_called_differ
             sides.append([part(rng.multinomial(number, q + d * theta), number, q, d)])
         rejected += share_differences(*sides, 0.95, size).p_value.min() <= 0.05
     assert rejected <= 3  # of 12 at .05 or below, four or more come once in 400
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((0, 12, 0.0, 1.0), (77, 80, 0.0, 1.0)),
+        ((0, 20, 0.0, 1.0), (98, 100, 0.0, 1.0)),
+        ((0, 10, 0.0, 1.0), (29, 30, 0.0, 1.0)),
+        ((50, 50, 0.0, 1.0), (2, 200, 0.0, 1.0)),
+        ((10, 10, 0.25, 0.5), (3, 30, 0.0, 1.0)),
+    ],
+)
+def test_limits_near_the_largest_difference_are_on_their_sides(first, second):
+    """Beyond the ends of the sum the saddlepoint does not exist; limits came on the wrong side of the estimate."""
+    values = [(count / number - q) / d for count, number, q, d in (first, second)]
+    estimate = np.clip(values[0] - values[1], -1, 1)
+    for one, other, sign in ((first, second, 1), (second, first, -1)):
+        limits = share_differences([part(*([one[0]], *one[1:]))], [part(*([other[0]], *other[1:]))], 0.95, 1)
+        assert limits.lower[0] <= sign * estimate + 1e-9
+        assert limits.upper[0] >= sign * estimate - 1e-9
+        assert (limits.lower if sign * estimate < 0 else -limits.upper)[0] == -1

@@ -9,6 +9,7 @@ pytest.importorskip("duckdb", reason="files need rrjax[cli]")
 polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
 
 from outlets import check_outlets, check_refusal  # noqa: E402
+from refusals import refused  # noqa: E402
 
 import rrjax  # noqa: E402
 from rrjax import io, reports  # noqa: E402
@@ -495,3 +496,39 @@ def test_a_plan_draws_itself():
     pytest.importorskip("matplotlib")
     for plan in (rrjax.plan(3, 1.0, 900), reports.plan_columns([2, 3], 2.0, 900)):
         assert plan.figure().axes
+
+
+def test_the_sentence_of_a_difference_is_about_the_first_row():
+    """Of several p-values of 1 it was about the first label, which may differ the least."""
+    one, other = rrjax.Reports.of_counts([50, 30, 20, 12], 1.0), rrjax.Reports.of_counts([49, 30, 20, 13], 1.0)
+    answer = reports.test_difference(one, other)
+    assert answer.columns["p_value"].tolist() == [1, 1, 1, 1]
+    assert answer.sentences[0].startswith("3: ")
+    tables = [block.rows for block in answer.blocks() if hasattr(block, "rows")]
+    assert tables[0][0][0] == "3"
+
+
+@pytest.mark.parametrize("column", [0, "0"])
+def test_columns_whose_names_are_no_texts_are_refused(column):
+    pandas = pytest.importorskip("pandas", reason="frames need rrjax[frames]")
+    frame = pandas.DataFrame({0: LABELS * 3})
+    with refused("column", error=DataError):
+        rrjax.read(frame, column=column, epsilon=1.0, domain=LABELS)
+
+
+def test_an_epsilon_beyond_the_floats_is_refused():
+    with refused("epsilon"):
+        rrjax.Reports.of_counts(COLOURS, 10**400)
+
+
+@pytest.mark.long
+def test_a_table_of_a_population_that_lacks_a_level_names_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text("visits,region\n" + "0,N\n1,S\n" * 20)
+    Path("one.csv").write_text("region,people\nN,1000\n")
+    Path("semicolons.csv").write_text("region;people\nN;1000\nS;300\n")
+    read = rrjax.read("s.csv", column="visits", epsilon=1.0, domain="0:1")
+    with refused(error=DataError, value="S"):
+        read.mean(by="region", population="one.csv")
+    with refused(error=DataError, file="semicolons.csv", argument=None):  # the flag is for the reports
+        read.mean(by="region", population="semicolons.csv")

@@ -480,6 +480,21 @@ def test_a_folder_where_nothing_was_finished_can_be_used_again(tmp_path):
 
 
 @pytest.mark.once
+def test_a_folder_without_results_is_that_of_the_studies_that_compute_there(tmp_path):
+    """Of two different studies that began at once, the second one replaced the tables of the first."""
+    pytest.importorskip("fcntl", reason="this system has no locks that end with their process")
+    one = Checkpoint(tmp_path, {"seed": 1})
+    with refused("folder", error=StudyError):
+        Checkpoint(tmp_path, {"seed": 2})
+    same = Checkpoint(tmp_path, {"seed": 1})
+    one.close()
+    with refused("folder", error=StudyError):
+        Checkpoint(tmp_path, {"seed": 2})
+    same.close()
+    Checkpoint(tmp_path, {"seed": 2}).close()
+
+
+@pytest.mark.once
 def test_batches_of_what_are_no_numbers_are_set_aside(tmp_path):
     checkpoint = Checkpoint(tmp_path, {"estimators": {"inv": ""}, "metrics": {"mse": ""}})
     part = BatchResult(0, 1, np.zeros((1, 2)), np.zeros(0), np.zeros(0))
