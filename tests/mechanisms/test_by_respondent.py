@@ -155,6 +155,7 @@ def test_the_fit_keeps_its_level_where_shares_are_zero():
     assert abs((np.asarray(found.degrees) == 2).mean() - 0.5) < 0.1
 
 
+@pytest.mark.long
 def test_the_fit_of_ten_million_answers_is_that_of_float64():
     """In float32 an iteration stopped at a share of .001, which costs 76 where the maximum is at zero."""
     designs = ByRespondent([RandomizedResponse(2, 1.0), RandomizedResponse(2, 2.0)])

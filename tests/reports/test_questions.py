@@ -498,6 +498,7 @@ def test_a_plan_draws_itself():
         assert plan.figure().axes
 
 
+@pytest.mark.long
 def test_the_sentence_of_a_difference_is_about_the_first_row():
     """Of several p-values of 1 it was about the first label, which may differ the least."""
     one, other = rrjax.Reports.of_counts([50, 30, 20, 12], 1.0), rrjax.Reports.of_counts([49, 30, 20, 13], 1.0)
@@ -508,6 +509,7 @@ def test_the_sentence_of_a_difference_is_about_the_first_row():
     assert tables[0][0][0] == "3"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", [0, "0"])
 def test_columns_whose_names_are_no_texts_are_refused(column):
     pandas = pytest.importorskip("pandas", reason="frames need rrjax[frames]")
