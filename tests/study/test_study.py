@@ -519,6 +519,7 @@ def test_batches_of_what_are_no_numbers_are_set_aside(tmp_path):
             assert load() == {}
         assert not file.exists()
     assert len(list((tmp_path / "checkpoint").glob("k4-*.damaged"))) == 5
+    checkpoint.close()
 
 
 @pytest.mark.long
