@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 COST_OF_ZERO = 0.01
 """What G² gains by a share of zero in place of the estimate, below which the share is estimated as zero."""
 POLISH_STEPS = 6
-MOST_POLISHED = 512
+MOST_POLISHED = 1024
 """Largest number of categories whose estimate is polished, with a matrix of them."""
 NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
 
@@ -336,7 +336,8 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
 
     Returns:
         `DesignFit`. The law of χ² holds for many answers of each kind. Each estimated share of zero adds a degree of
-        freedom: given which are zero, G² has this law, whether the true shares are zero or not.
+        freedom: given which are zero, G² has this law, whether the true shares are zero or not. With more than 1,024
+        categories and 10⁶ answers it needs 64-bit mode.
 
     Raises:
         ValueError: Another shape, or (not under tracing) unusable counts.

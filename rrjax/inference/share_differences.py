@@ -29,9 +29,13 @@ from scipy import special
 
 MAX_ITERS = 100
 ROUNDING = 1e-9
-"""Relative size of the last steps, and distance from ±1 below which a limit is there."""
+"""Relative size of the last steps."""
+NEAR_END = 1e-8
+"""Distance from ±1 below which a limit is there: some last steps."""
 LARGEST = 38.0
 """Largest r*; beyond it the tail is zero in float64."""
+CERTAIN = 1e-6
+"""Expected number of reports below which a count counts as certain: none, or all."""
 SMALLEST = 1e-4
 """Smallest r with a correction, which is a difference of nearly equal numbers there, and far below one."""
 
@@ -98,7 +102,7 @@ def share_differences(
         return _root(distance, least, most, start)
 
     lower, upper = limit(upper_tail, r), limit(lower_tail, -r)
-    lower, upper = np.where(lower < -1 + ROUNDING, -1, lower), np.where(upper > 1 - ROUNDING, 1, upper)
+    lower, upper = np.where(lower < -1 + NEAR_END, -1, lower), np.where(upper > 1 - NEAR_END, 1, upper)
     # With the largest difference even so many supports, or with the smallest so few, are too unlikely.
     impossible = (law.r_star(most, upper_tail)[0] > r) | (law.r_star(least, lower_tail)[0] < -r)
     lower, upper = (np.where(impossible, np.nan, each) for each in (lower, upper))
@@ -183,8 +187,11 @@ class _Law(NamedTuple):
             corrected = np.where(np.abs(r) > SMALLEST, r + np.log(u / r) / r, r)
         roots = np.where(np.isfinite(corrected), corrected, side * LARGEST)
         roots = np.where(usable, roots, np.where(beyond > 0, LARGEST, -LARGEST))
-        # Beyond the smallest and the largest sum there is no s, and r and u are of no use.
-        smallest, largest = (np.sum(end(a * self.number, 0), axis=0) for end in (np.minimum, np.maximum))
+        # Beyond the smallest and the largest sum there is no s, and r and u are of no use. A certain count cannot move.
+        certain, whole = self.number * np.minimum(mu, 1 - mu) < CERTAIN, a * self.number
+        smallest, largest = (
+            np.sum(np.where(certain, whole * np.round(mu), end(whole, 0)), axis=0) for end in (np.minimum, np.maximum)
+        )
         margin = ROUNDING * (largest - smallest)
         roots = np.where(x <= smallest + margin, -LARGEST, np.where(x >= largest - margin, LARGEST, roots))
         return np.clip(roots, -LARGEST, LARGEST), spread
@@ -202,7 +209,7 @@ def _root(
     for _ in range(MAX_ITERS):
         value, slope = function(x)
         low, high = np.where(value < 0, x, low), np.where(value < 0, high, x)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = x - value / slope
         new = np.where((step > low) & (step < high), step, (low + high) / 2)
         if np.all(np.abs(new - x) <= ROUNDING * np.maximum(np.abs(x), 1e-3)):

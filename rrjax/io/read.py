@@ -351,6 +351,7 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     total, different = chosen.query(f"SELECT CAST(sum(amount) AS BIGINT), count(*) {outside}")[0]
     examples = chosen.query(f"SELECT label {outside} ORDER BY amount DESC, label LIMIT 4")
     several = f", such as {', '.join(_shown(label) for (label,) in examples)}" if different > 1 else ""
+    said = number(total, "such value", "such values") if total else "its count is 0, but it is a category"
     more = ""
     if chosen.confidential:
         showing = option("show_values=True", "--show-values")
@@ -358,7 +359,7 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     if chosen.kind == "number" and any("." in label and integer_of(label) is not None for label in domain.listed or ()):
         more += " Whole numbers of this column have labels without decimals, such as 1 for 1.00: list them so."
     problem = (
-        f"is not in the domain {domain.describe()}; {number(total, 'such value', 'such values')}{several}. "
+        f"is not in the domain {domain.describe()}; {said}{several}. "
         f"Give a domain that holds every possible answer ({option('domain')}), correct the data, or "
         f"name the values that mean no answer ({option('missing')}).{more}"
     )

@@ -33,6 +33,8 @@ from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.numerics.solvers import cholesky_factor, cholesky_solve
 
 NUM_GROUPS = 10
+MOST_ROUNDING = 0.5
+"""Largest rounding of a likelihood ratio statistic that is tested."""
 _NUM_DRAWS = 8
 """Number of reports drawn for each user, for mechanisms with too many possible reports to sum over."""
 
@@ -112,7 +114,8 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> Coefficient
         `CoefficientTest`, with a degree of freedom for each coefficient missing in `within`.
 
     Raises:
-        ValueError: Regressions of different numbers of users or categories, or the second one not smaller.
+        ValueError: Regressions of different numbers of users or categories, or the second one not smaller; or weights
+            so large that rounding moves the statistic by more than about 0.5, in float32 a million (traced, NaN).
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -137,10 +140,17 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> Coefficient
     one, other = result.num_users, within.num_users
     # The gains are sums of differences, user by user: the difference of the two log-likelihoods would lose digits.
     statistic = 2 * (result.gain - within.gain)
+    rounding = 2 * sum(jnp.zeros(()) if each.rounding is None else each.rounding for each in (result, within))
     if not isinstance(statistic, Tracer):
         if not np.allclose(one, other):
             raise ArgumentError(
                 f"the regressions are of {one:g} and {other:g} users: give the same reports to both", argument="within"
+            )
+        if rounding > MOST_ROUNDING:
+            raise ArgumentError(
+                f"in this precision rounding moves the ratio of the likelihoods of {one:g} users by up to "
+                f"{float(rounding):.2g}: use wald_test or score_test, or enable 64-bit mode (JAX_ENABLE_X64=1)",
+                argument="result",
             )
         if statistic < -0.1:
             raise ArgumentError(
@@ -148,7 +158,7 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> Coefficient
                 "within the first, or not of the same reports",
                 argument="within",
             )
-    return _test(jnp.maximum(statistic, 0), degrees)
+    return _test(jnp.where(rounding > MOST_ROUNDING, jnp.nan, jnp.maximum(statistic, 0)), degrees)
 
 
 def _test(statistic: Float[Array, ""], degrees: int, clusters: int | None = None) -> CoefficientTest:

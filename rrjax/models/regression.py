@@ -337,6 +337,8 @@ def _evaluated(problem: _CheckedRegression, solution: Solution, tol):
         intercept=problem.intercept,
         robust=problem.covariance == "sandwich",
         num_clusters=problem.num_clusters,
+        rounding=jnp.finfo(log_likelihood.dtype).eps
+        * jnp.sqrt(jnp.sum(jnp.square(data.weights * (1 + jnp.abs(log_probabilities))))),
     )
     return result, errors
 

@@ -46,6 +46,7 @@ class Regression:
         robust: Whether the covariance is a sandwich. Static.
         num_clusters: Number of clusters of the covariance, or None. With c clusters, tests and intervals of
             coefficients are by Student's t and F with c − 1 degrees of freedom, not by the normal law and χ². Static.
+        rounding: Scalar, nats, about how far the dtype may move `gain`; None if that is not known.
     """
 
     standard_coefficients: Float[Array, "D k"]
@@ -60,6 +61,7 @@ class Regression:
     intercept: bool
     robust: bool
     num_clusters: int | None = None
+    rounding: Float[Array, ""] | None = None
 
     @property
     def coefficients(self) -> Float[Array, "D k"]:

@@ -80,8 +80,8 @@ class RapporReports(Kind):
             functional = Functional(form.printable(self.counted.words[place]), "share", np.arange(size) == place)
             numbers: list[Any] = [float(each[place]) for each in (shares, errors, lower, upper)]
             estimates.append(FunctionalEstimate(functional, "all", self.num_reports, *numbers))
-        note = f"{(shares == 0).sum():,} of {size:,} candidates have a share of zero; the shares of all add up to "
-        note += f"{form.percent(shares.sum())}."
+        note = f"The shares of all {size:,} candidates add up to {form.percent(shares.sum())}; "
+        note += f"{form.number(int((shares == 0).sum()), 'is', 'are')} zero."
         return Statements(self, estimates, level, None, None, True, None, 0, [note])
 
 

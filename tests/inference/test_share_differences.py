@@ -14,6 +14,9 @@ CASES = {
     "little noise": ((5, 0.02, 0.9), (80, 0.001, 0.5)),
     "ends": ((10, 0.0, 1.0), (30, 0.0, 1.0)),
     "ends of two designs": ((5, 0.25, 0.5), (5, 0.0, 1.0)),
+    "noise beside certain counts": ((10, 0.1, 0.8), (4, 0.0, 1.0)),
+    "few beside certain counts": ((3, 0.25, 0.5), (20, 0.0, 1.0)),
+    "much noise beside certain counts": ((5, 0.45, 0.1), (12, 0.0, 1.0)),
 }
 
 
