@@ -137,7 +137,9 @@ def make_round(
         reports = device.report(memos.seeds[places], memos.answers[places])
         record = MechanismRecord(name, device.parameters)
         effective = epsilon if seed is not None else device.effective_epsilon
-        metadata = metadata_of(values, record, effective, seed, round=number, user=how.user)
+        metadata = metadata_of(
+            values, record, effective, seed, round=number, user=how.user, collection=memos.collection
+        )
         coded = io.coded(CODINGS[name], reports, domain.num_categories)
 
         def commit(aside: Path, place: Path) -> None:

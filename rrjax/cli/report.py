@@ -70,9 +70,10 @@ def report(
     """
     check_installed("plots", "A page with figures", "matplotlib")
     from rrjax.figures.html import is_page
+    from rrjax.io.rounds import several_rounds
     from rrjax.io.write import check_writable
     from rrjax.reports.pages.kinds import column_page, columns_page, rounds_page
-    from rrjax.reports.parts import Rounds, several_rounds
+    from rrjax.reports.parts import Rounds
     from rrjax.reports.reports import Reports
     from rrjax.reports.separate_columns import SeparateColumns
 

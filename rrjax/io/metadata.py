@@ -72,6 +72,8 @@ class Metadata:
         columns: Names of the two columns of true values, for pairs that were randomized as one; None otherwise.
         round: The round of a longitudinal protocol; None otherwise.
         user: Name of the column of its users; None otherwise.
+        collection: Random text that the memo of a longitudinal protocol gives its rounds; None for others, for a
+            simulation, and of earlier versions.
         range: Least and largest number of bins of equal width, for numbers that were randomized in bins; None
             otherwise.
         sampled: How many of the columns that were randomized apart each user reports, drawn at random; None for all.
@@ -94,6 +96,7 @@ class Metadata:
     user: str | None = None
     range: tuple[float, float] | None = None
     sampled: int | None = None
+    collection: str | None = None
 
     def __post_init__(self) -> None:
         """Checks all fields, so that every written file can be read."""
@@ -131,6 +134,8 @@ class Metadata:
             raise _lacking("columns")
         if self.round is not None and (type(self.round) is not int or self.round < 1 or not isinstance(self.user, str)):
             raise _lacking("round")
+        if not isinstance(self.collection, str | None):
+            raise _lacking("collection")
         if self.range is not None and not _is_range(self.range):
             raise _lacking("range")
         if self.sampled is not None and (type(self.sampled) is not int or self.sampled < 1):
@@ -166,7 +171,7 @@ class Metadata:
         record = {**vars(self), "mechanism": mechanism, "domain": self.domain.to_metadata()}
         if self.effective_epsilon == math.inf:
             record["effective_epsilon"] = None  # JSON has no infinity
-        for name in ("columns", "range", "round", "user", "sampled"):
+        for name in ("columns", "range", "round", "user", "sampled", "collection"):
             if record[name] is None:
                 del record[name]
         return json.dumps(record, ensure_ascii=False)
@@ -310,6 +315,7 @@ def _agree(first: str, expected: Metadata, file: str, actual: Metadata) -> None:
 
 
 def _meaning(metadata: Metadata) -> dict[str, Any]:
-    """All metadata that determine the meaning of the reports: all but the version of rrjax and the round."""
-    others = {name: value for name, value in vars(metadata).items() if name not in ("mechanism", "version", "round")}
+    """All metadata that determine the meaning of the reports: not the version of rrjax, the round, and its memo."""
+    apart = "mechanism", "version", "round", "collection"
+    others = {name: value for name, value in vars(metadata).items() if name not in apart}
     return {"mechanism": metadata.mechanism.name, **metadata.mechanism.parameters, **others}

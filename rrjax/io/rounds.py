@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,15 @@ def rounds_of(source: Source) -> dict[int, Source]:
             return {}
         rounds.setdefault(metadata.round, []).append(file)
     return {number: Source(rounds[number]) for number in sorted(rounds)}
+
+
+def several_rounds(source: Source) -> dict[int, Source]:
+    """The files of each round by its number, if there are several rounds of a longitudinal protocol; else empty."""
+    metadata = source.metadata()
+    rounds = {} if metadata is None or metadata.round is None else rounds_of(source)
+    if len(rounds) < 2:
+        return {}
+    return {number: dataclasses.replace(source, paths=each.files()) for number, each in rounds.items()}
 
 
 def read_users(source: Source, column: str) -> np.ndarray:
@@ -147,6 +157,7 @@ class Memos:
         unmoved: The complete reports of the last round, and the file that they become by a move, which is the only step
             of the round after this memo was written; None without. Relative to the memo's folder where they can be.
         generation: How often the memo was written.
+        collection: A random text that all rounds of the memo carry from now on; None in a simulation.
     """
 
     users: np.ndarray
@@ -156,6 +167,7 @@ class Memos:
     rounds: list[int]
     unmoved: tuple[str, str] | None = None
     generation: int = 0
+    collection: str | None = None
 
     def with_answers(
         self, client: LongitudinalClient, users: np.ndarray, values: np.ndarray
@@ -186,6 +198,7 @@ class Memos:
             np.concatenate([old, drawn]),
             self.rounds,
             generation=self.generation,
+            collection=self.collection,
         )
         return more, places
 
@@ -288,9 +301,10 @@ class MemoFile:
         )
 
     def _read(self) -> Memos:
+        collection = None if self.head["simulated"] else token_hex(8)
         if not self.path.exists():
             empty = np.zeros(0, np.int32)
-            return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [])
+            return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [], collection=collection)
         file = str(self.path)
         with connect() as connection, explaining([file]):
             text = parquet_record(connection, file, MEMO_KEY)
@@ -331,6 +345,7 @@ class MemoFile:
             list(record["rounds"]),
             unmoved and tuple(unmoved),
             record.get("generation", 0),
+            record.get("collection", collection),
         )
 
     def read(self) -> Memos:
@@ -349,6 +364,7 @@ class MemoFile:
         columns = {"user": memos.users, "key": memos.keys, "seed": memos.seeds, "answer": answers}
         kind = "CAST(answer AS BLOB)" if memos.answers.ndim == 2 else "answer"
         state = {"rounds": memos.rounds, "unmoved": memos.unmoved, "generation": memos.generation + 1}
+        state |= {} if memos.collection is None else {"collection": memos.collection}
         record = json.dumps({**self._full_head, **state}, ensure_ascii=False)
         before = os.umask(0o077)  # the file is secret from its first byte
         try:

@@ -22,7 +22,7 @@ from rrjax.estimators.names import CLOSEST
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
 from rrjax.io.metadata import Metadata
 from rrjax.io.numbers import of_numbers
-from rrjax.io.rounds import reports_of_users, reports_per_user, rounds_of, users_of
+from rrjax.io.rounds import reports_of_users, reports_per_user, users_of
 from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS, ByRespondent
@@ -440,15 +440,6 @@ class GroupShares(PartShares):
         return super().words | {"likeliest": likeliest}
 
 
-def several_rounds(source: Source) -> dict[int, Source]:
-    """The files of each round by its number, if there are several rounds of a longitudinal protocol; else empty."""
-    metadata = source.metadata()
-    rounds = {} if metadata is None or metadata.round is None else rounds_of(source)
-    if len(rounds) < 2:
-        return {}
-    return {number: dataclasses.replace(source, paths=each.files()) for number, each in rounds.items()}
-
-
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Rounds(Parts):
     """Reports of several rounds of a longitudinal protocol, of users who report again and again.
@@ -467,6 +458,15 @@ class Rounds(Parts):
     @property
     def main(self) -> Reports:
         return self.parts[max(self.parts)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Those of the rounds; and one where they are of several memos, as far as their files say so."""
+        memos = {getattr(each.counted.metadata, "collection", None) for each in self.parts.values()} - {None}
+        told = (
+            f"The rounds are of {len(memos)} memos, so of different collections: a user of several spends ε∞ in each."
+        )
+        return [*super().warnings, *([told] if len(memos) > 1 else [])]
 
     @property
     def metadata(self) -> Metadata:

@@ -179,7 +179,8 @@ def kind_of(
     named: str = "",
 ) -> Any:
     """The reports in files, of the kind that their metadata tell; arguments and errors as of `read_source`."""
-    from rrjax.reports.parts import Groups, Rounds, groups_of, several_rounds
+    from rrjax.io.rounds import several_rounds
+    from rrjax.reports.parts import Groups, Rounds, groups_of
 
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)

@@ -218,7 +218,7 @@ class _Lock:
 
     def share(self) -> bool:
         """Lets others share the folder; whether one of them may have been faster."""
-        if self._file is None or not self.alone:
+        if fcntl is None or self._file is None or not self.alone:
             return False
         with suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_SH)

@@ -14,6 +14,7 @@ import pytest
 from pages import check_page
 from refusals import refused
 
+import rrjax
 from rrjax import io
 from rrjax.io.rounds import read_users
 from rrjax.mechanisms import PROTOCOLS
@@ -223,6 +224,31 @@ def test_the_memo_of_other_users_says_nothing_of_these(week):
     assert spent(loss, rounds, Path("memo-u1.parquet"))
     with refused("memo", error=io.DataError, file="memo-v1.parquet"):
         spent(loss, rounds, Path("memo-v1.parquet"))
+
+
+@pytest.mark.long
+def test_rounds_of_two_memos_are_told(week):
+    """With equal parameters and users they were read as rounds of one collection, without a word."""
+    Path("day9.csv").write_text("id,app\nu1,maps\nu2,news\n")
+
+    def collected(memo, out):
+        given = other(9, out, memo=memo)
+        place = given.index("--seed")
+        del given[place : place + 2]
+        week.done(*given)
+        return io.read_metadata(out).collection
+
+    first = [collected("a.parquet", "a1.parquet"), collected("a.parquet", "a2.parquet")]
+    second = [collected("b.parquet", "b1.parquet"), collected("b.parquet", "b2.parquet")]
+    assert first[0] == first[1] != second[0] == second[1]
+    assert None not in (first[0], second[0])
+    alike, mixed = (rrjax.read(files) for files in (["a1.parquet", "a2.parquet"], ["a1.parquet", "b2.parquet"]))
+    assert len(mixed.warnings) == len(alike.warnings) + 1
+    metadata, rounds = io.read_metadata("a1.parquet"), {1: io.Source("a1.parquet")}
+    loss = PrivacyLoss(metadata, np.ones(2, np.int64))
+    assert spent(loss, rounds, Path("a.parquet"))
+    with refused("memo", error=io.DataError, file="b.parquet"):
+        spent(loss, rounds, Path("b.parquet"))
 
 
 @pytest.mark.full
@@ -439,6 +465,7 @@ def test_a_memo_of_an_earlier_version(week, name):
     connection = duckdb.connect()
     record = json.loads(connection.execute("SELECT value FROM parquet_kv_metadata('memo.parquet')").fetchall()[0][0])
     del record["unmoved"]
+    assert "collection" not in record  # of a simulation
     older = """SELECT CASE "user" WHEN '4' THEN '4.0' ELSE "user" END AS "user", * EXCLUDE ("user") FROM 'memo.parquet'
         UNION ALL SELECT '3.0', key, seed + 1, 1 - answer FROM 'memo.parquet' WHERE "user" = '3'"""
     connection.execute(f"COPY ({older}) TO 'older.parquet' (KV_METADATA {{rrjax_memos: ?}})", [json.dumps(record)])
