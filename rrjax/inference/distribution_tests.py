@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 COST_OF_ZERO = 0.01
 """What G² gains by a share of zero in place of the estimate, below which the share is estimated as zero."""
 POLISH_STEPS = 6
-MOST_POLISHED = 1024
-"""Largest number of categories whose estimate is polished, with a matrix of them."""
+MOST_POLISHED = 2**23
+"""Largest number of answers × categories of all designs whose estimate is polished, by matrices of that size."""
 NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
 
 
@@ -336,8 +336,8 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
 
     Returns:
         `DesignFit`. The law of χ² holds for many answers of each kind. Each estimated share of zero adds a degree of
-        freedom: given which are zero, G² has this law, whether the true shares are zero or not. With more than 1,024
-        categories and 10⁶ answers it needs 64-bit mode.
+        freedom: given which are zero, G² has this law, whether the true shares are zero or not. In float32 this
+        takes 2²³ answers × categories at most (two designs of 2,048 categories), or fewer than 10⁶ reports.
 
     Raises:
         ValueError: Another shape, or (not under tracing) unusable counts.
@@ -368,7 +368,7 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
         terms = jnp.where(totals > 0, expected * deviance((numbers - expected) / expected), 0)
         return jnp.where(jnp.isnan(theta[0]), jnp.nan, 2 * accurate_sum(terms.ravel()))
 
-    if theta.dtype == jnp.float32 and theta.shape[0] <= MOST_POLISHED:
+    if theta.dtype == jnp.float32 and numbers.size * theta.shape[0] <= MOST_POLISHED:
         laws = jnp.concatenate([jnp.reshape(each.base, (-1, 1)) + matrix_of(each.lift, theta.dtype) for each in rows])
         theta = _polished(theta, laws, numbers, totals, statistic_of)
     statistic = statistic_of(theta)

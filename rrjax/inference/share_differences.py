@@ -35,7 +35,7 @@ NEAR_END = 1e-8
 LARGEST = 38.0
 """Largest r*; beyond it the tail is zero in float64."""
 CERTAIN = 1e-6
-"""Expected number of reports below which a count counts as certain: none, or all."""
+"""Expected number of reports below which a count counts as certain: none, or all. Tails below it may be zero."""
 SMALLEST = 1e-4
 """Smallest r with a correction, which is a difference of nearly equal numbers there, and far below one."""
 

@@ -382,11 +382,13 @@ def type_of(frame, column):
     names = [str(name) for name in schema]
     if str(column) in names:
         other = next(name for name in schema if str(name) == str(column))
-        raise DataError(
-            f"The frame names a column {other!r} ({type(other).__name__}), and a name must be a text: rename it, such "
-            "as by frame.columns = frame.columns.astype(str).",
-            argument="column",
-        )
+        problem = f"The name of a column must be a text: {column!r} is none, give {other!r}."
+        if not isinstance(other, str):
+            problem = (
+                f"The frame names a column {other!r} ({type(other).__name__}), and a name must be a text: rename it, "
+                "such as by frame.columns = frame.columns.astype(str)."
+            )
+        raise DataError(problem, argument="column")
     similar = get_close_matches(str(column), names, n=1)
     shown = ", ".join(repr(name) for name in names[:20]) + ", …" * (len(names) > 20)
     hint = f"; did you mean {similar[0]!r}?" if similar else "."

@@ -157,7 +157,8 @@ class Memos:
         unmoved: The complete reports of the last round, and the file that they become by a move, which is the only step
             of the round after this memo was written; None without. Relative to the memo's folder where they can be.
         generation: How often the memo was written.
-        collection: A random text that all rounds of the memo carry from now on; None in a simulation.
+        collection: A random text that all rounds of the memo carry, and those of its copies; None in a simulation, and
+            in a memo of an earlier version until its next round.
     """
 
     users: np.ndarray
@@ -235,6 +236,8 @@ class MemoFile:
                         "it to a file of one name, use that one alone from now on, and delete the others"
                     )
                 memos, note = self._read(), self._lock.note()
+                if memos.collection is None and not self.head["simulated"]:
+                    memos.collection = token_hex(8)  # written with this round
                 last = note.get("generation", 0)
                 if memos.generation < last:
                     raise self._older(last)
@@ -301,10 +304,9 @@ class MemoFile:
         )
 
     def _read(self) -> Memos:
-        collection = None if self.head["simulated"] else token_hex(8)
         if not self.path.exists():
             empty = np.zeros(0, np.int32)
-            return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [], collection=collection)
+            return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [])
         file = str(self.path)
         with connect() as connection, explaining([file]):
             text = parquet_record(connection, file, MEMO_KEY)
@@ -345,7 +347,7 @@ class MemoFile:
             list(record["rounds"]),
             unmoved and tuple(unmoved),
             record.get("generation", 0),
-            record.get("collection", collection),
+            record.get("collection"),
         )
 
     def read(self) -> Memos:

@@ -115,7 +115,8 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> Coefficient
 
     Raises:
         ValueError: Regressions of different numbers of users or categories, or the second one not smaller; or weights
-            so large that rounding moves the statistic by more than about 0.5, in float32 a million (traced, NaN).
+            so large that rounding moves the statistic by about 0.5 or more (traced, NaN): in float32 if a weight times
+            the square root of the number of such rows is above some 700,000.
 
     Example:
         >>> import jax, numpy as np, rrjax
@@ -148,7 +149,7 @@ def likelihood_ratio_test(result: Regression, within: Regression) -> Coefficient
             )
         if rounding > MOST_ROUNDING:
             raise ArgumentError(
-                f"in this precision rounding moves the ratio of the likelihoods of {one:g} users by up to "
+                f"in this precision rounding moves the ratio of the likelihoods of {one:g} users by about "
                 f"{float(rounding):.2g}: use wald_test or score_test, or enable 64-bit mode (JAX_ENABLE_X64=1)",
                 argument="result",
             )

@@ -49,6 +49,7 @@ from rrjax.models.results import (
     as_weights,
     covariates_dtype,
     require,
+    rounding_of,
     standardized,
 )
 from rrjax.numerics.products import einsum, matmul
@@ -333,6 +334,7 @@ def _fitted(given, tol, kept, robust: bool, num_clusters: int | None):
         intercept=True,
         robust=robust,
         num_clusters=num_clusters,
+        rounding=rounding_of(each, data.weights),
     )
     return result, errors
 

@@ -16,7 +16,7 @@ from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import TwoSamples
 from rrjax.models.logistic import Data, Solution, adam, as_data, bias, evaluated, lbfgs, newton, posteriors
 from rrjax.models.loss import MechanismOrEpsilon
-from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clusters
+from rrjax.models.results import INTERCEPT, FitError, Regression, Units, as_clusters, rounding_of
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread
@@ -337,8 +337,7 @@ def _evaluated(problem: _CheckedRegression, solution: Solution, tol):
         intercept=problem.intercept,
         robust=problem.covariance == "sandwich",
         num_clusters=problem.num_clusters,
-        rounding=jnp.finfo(log_likelihood.dtype).eps
-        * jnp.sqrt(jnp.sum(jnp.square(data.weights * (1 + jnp.abs(log_probabilities))))),
+        rounding=rounding_of(data.weights * log_probabilities, data.weights),
     )
     return result, errors
 

@@ -112,6 +112,12 @@ class Regression:
         return self.deviance + 2 * self.num_parameters
 
 
+def rounding_of(terms: Float[Array, " N"], weights: Float[Array, " N"]) -> Float[Array, ""]:
+    """About how far the dtype moves the difference of two sums of log-likelihoods, each by its weight, like these."""
+    size = jnp.abs(terms) + weights
+    return jnp.finfo(terms.dtype).eps * jnp.sqrt(jnp.sum(jnp.square(size)))
+
+
 @pytree("family", "intercept")
 class OutcomeRegression:
     """A regression by `fit_outcome`. A pytree; under `vmap` every leaf has the batch in front.

@@ -43,7 +43,7 @@ from rrjax.models.regression import (
     check_enough,
     sandwich,
 )
-from rrjax.models.results import FitError, Regression, as_clusters, as_covariates, require, standardized
+from rrjax.models.results import FitError, Regression, as_clusters, as_covariates, require, rounding_of, standardized
 from rrjax.numerics import solvers
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, pytree
@@ -288,6 +288,7 @@ def _fitted(given, units, counts, table, clusters, tol, static):
         intercept=intercept,
         robust=robust,
         num_clusters=num_clusters,
+        rounding=rounding_of(logs[0], data.weights),
         naive=tested + matmul(back[:size, :size], points[2, :size, None]),
         nuisance=zero + share,
         nuisance_error=jnp.sqrt(matmul(slope, own, slope)),

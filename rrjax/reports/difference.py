@@ -79,6 +79,12 @@ class Difference(Answer):
         return {"label": self.reports.labels, **columns, **self.test._asdict()}
 
     @property
+    def _ranks(self):
+        """What the rows are sorted by; the two of a yes and a no are equal."""
+        table = self._table
+        return np.round(-np.abs(table["difference"] / table["standard_error"]), 9)
+
+    @property
     def title(self) -> str:
         if self.by is not None:
             return self.first.summary()
@@ -111,9 +117,9 @@ class Difference(Answer):
     @property
     def sentences(self) -> list[str]:
         table = self._table
-        # Of several with one p-value, such as 1, that of the first row.
-        deviates = np.round(-np.abs(table["difference"] / table["standard_error"]), 9)
-        place = int(np.lexsort((deviates, np.nan_to_num(table["p_value"], nan=2)))[0])
+        with np.errstate(divide="ignore"):
+            chances = np.round(np.log(np.nan_to_num(table["p_value"], nan=2)), 9)
+        place = int(np.lexsort((self._ranks, chances))[0])  # of several with one p-value, such as 1, the first row
         place = place if self.reports.yes is None else self.reports.yes
         label, (first, second) = form.printable(self.reports.labels[place]), self.names
         points, error = (100 * table[key][place] for key in ("difference", "standard_error"))
@@ -140,7 +146,7 @@ class Difference(Answer):
 
     def cells(self, top: int = SHOWN) -> Cells:
         table = self._table
-        places = np.argsort(-np.abs(table["difference"] / table["standard_error"]), kind="stable")[:top]
+        places = np.argsort(self._ranks, kind="stable")[:top]
         headings = [*self.names, "difference", "std. error"]
         keys = ("first", "second", "difference", "standard_error")
         columns: list[Any] = [("category", table["label"], form.printable)]

@@ -280,6 +280,8 @@ def _sizes_in(path: str) -> dict[str, float]:
         raise io.DataError.at(path, SIZES, column=names[1])
     if len(sizes.values) == 1:  # which is no factor
         ((level,),) = read_cells(dataclasses.replace(source, column=names[0]), names[:1])
+        if not level:
+            raise io.DataError(f"{path}, column {names[0]!r}, row 1: no level", file=path, column=names[0], row=1)
         return {level: float(sizes.values[0])}
     levels = read_covariate(dataclasses.replace(source, column=names[0]), factor=True, most_levels=None)
     if levels.missing.any():

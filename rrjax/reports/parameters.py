@@ -37,7 +37,7 @@ def check_epsilon(epsilon: float) -> float:
     except (TypeError, ValueError):
         number = None
     except OverflowError:  # an integer beyond the floats
-        number = math.inf
+        number = math.copysign(math.inf, 1 if epsilon > 0 else -1)
     problem = None
     if number is None:
         problem = f"must be a number of nats, got {epsilon!r}"

@@ -205,12 +205,12 @@ class _Lock:
         if fcntl is None:
             return
         with suppress(OSError):  # a file system without locks
-            self._file = file.open("a")
+            self._file = file.open("a+")  # network file systems share locks of readers only
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                fcntl.flock(self._file, fcntl.LOCK_SH)  # once the other one has written
                 self.alone = False
+                fcntl.flock(self._file, fcntl.LOCK_SH)  # once the other one has written
 
     def close(self) -> None:
         if self._file is not None:
@@ -218,7 +218,7 @@ class _Lock:
 
     def share(self) -> bool:
         """Lets others share the folder; whether one of them may have been faster."""
-        if fcntl is None or self._file is None or not self.alone:
+        if fcntl is None or self._file is None:
             return False
         with suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_SH)

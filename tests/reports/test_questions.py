@@ -507,15 +507,21 @@ def test_the_sentence_of_a_difference_is_about_the_first_row():
     assert answer.sentences[0].startswith("3: ")
     tables = [block.rows for block in answer.blocks() if hasattr(block, "rows")]
     assert tables[0][0][0] == "3"
+    for counts in ([70, 30], [50, 50]):  # two answers are tied up to rounding
+        answer = reports.test_difference(rrjax.Reports.of_counts(counts, 1.0), rrjax.Reports.of_counts([61, 45], 1.0))
+        (shown, *_) = [block.rows for block in answer.blocks() if hasattr(block, "rows")]
+        assert answer.sentences[0].startswith(f"{shown[0][0]}: ")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("column", [0, "0"])
 def test_columns_whose_names_are_no_texts_are_refused(column):
     pandas = pytest.importorskip("pandas", reason="frames need rrjax[frames]")
-    frame = pandas.DataFrame({0: LABELS * 3})
     with refused("column", error=DataError):
-        rrjax.read(frame, column=column, epsilon=1.0, domain=LABELS)
+        rrjax.read(pandas.DataFrame({0: LABELS * 3}), column=column, epsilon=1.0, domain=LABELS)
+    if column == 0:  # the name is a text, and the argument is none
+        with refused("column", error=DataError):
+            rrjax.read(pandas.DataFrame({"0": LABELS * 3}), column=column, epsilon=1.0, domain=LABELS)
 
 
 def test_an_epsilon_beyond_the_floats_is_refused():

@@ -1,5 +1,6 @@
 """The study engine: right numbers, the same numbers however they are computed, and clear complaints."""
 
+import errno
 import json
 import os
 import socket
@@ -492,6 +493,24 @@ def test_a_folder_without_results_is_that_of_the_studies_that_compute_there(tmp_
         Checkpoint(tmp_path, {"seed": 2})
     same.close()
     Checkpoint(tmp_path, {"seed": 2}).close()
+
+
+@pytest.mark.once
+def test_a_folder_of_a_network_is_claimed_too(tmp_path, monkeypatch):
+    """There a lock that is shared wants a file that can be read."""
+    fcntl = pytest.importorskip("fcntl", reason="this system has no locks that end with their process")
+    flock = fcntl.flock
+
+    def of_network(file, operation):
+        if operation == fcntl.LOCK_SH and not file.readable():
+            raise OSError(errno.EBADF, "no lock")
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", of_network)
+    one = Checkpoint(tmp_path, {"seed": 1})
+    with refused("folder", error=StudyError):
+        Checkpoint(tmp_path, {"seed": 2})
+    one.close()
 
 
 @pytest.mark.once

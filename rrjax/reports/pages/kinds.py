@@ -364,7 +364,7 @@ def spent(loss: PrivacyLoss, rounds: Mapping[int, Source], memo: Path | None) ->
         memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, of.simulated, of.user)).read()
         told = (source.metadata() for source in rounds.values())
         collections = {each.collection for each in told if each is not None} - {None}
-        if collections and memos.collection is not None and memos.collection not in collections:
+        if memos.collection is not None and collections - {memos.collection}:
             raise DataError(
                 f"{option('memo')} {memo}: it is the memo of another collection. Give that of these rounds.",
                 file=str(memo),
