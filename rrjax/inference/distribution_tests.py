@@ -402,7 +402,7 @@ def _polished(theta, laws, numbers, totals, statistic_of):
         free = (theta > 0) | (slope > 0)
         rows = jnp.sqrt(weight / law)[:, None] * jnp.where(free, laws, 0)
         factor = cholesky_factor(regularized(matmul(rows.T, rows), jnp.where(free, 0, 1).astype(theta.dtype)))
-        change = cholesky_solve(factor, jnp.where(free, jnp.stack([slope, jnp.ones_like(slope)]), 0).T)
+        change = cholesky_solve(factor, jnp.stack([jnp.where(free, slope, 0), free.astype(theta.dtype)], axis=1))
         ratio = jnp.sum(change[:, 0]) / jnp.sum(change[:, 1])
         theta = jnp.maximum(theta + change[:, 0] - ratio * change[:, 1], 0)
         theta = theta / jnp.sum(theta)
