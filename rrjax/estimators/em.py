@@ -57,7 +57,7 @@ LARGEST_LOG_FACTOR = 2.0
 MAX_NEWTON_STEPS = 200
 """Largest number of Newton steps. Rounding prevents a gap that these do not reach."""
 REFINING_STEPS = 6
-"""Newton steps in float32 after its gap is reached: that of each of 10⁷ reports may be far from the maximum of all."""
+"""Number of Newton steps in float32 after the tolerance, which is for one report: 1e-5 nats are 100 for 10⁷ reports."""
 
 
 @exportable
@@ -98,8 +98,8 @@ def ibu(
             (diagonal if each report names one category).
         tol: Stop at this certified gap, nats per report. None is 1e-10, or four times the smallest gap that rounding
             lets the dtype certify, if that is more (in float32, 64 machine epsilons of the largest d·φ_i/μ_i; for a
-            mixture 256). "newton" in float32 goes on for six steps then, because the maximum of the likelihood of 10⁷
-            reports is nearer than that of each can tell.
+            mixture 256). With None, "newton" in float32 makes six more steps after it: 1e-5 nats
+            per report are 100 nats for 10⁷ reports.
         max_iters: Largest number of step evaluations; with "newton" never more than 200.
 
     Returns:
@@ -472,7 +472,7 @@ def newton(start: Float[Array, " K"], reports: NormalizedMixture) -> tuple[tuple
     lift = numbers_of(reports.lift, start.dtype)
     level = accurate_sum(start * reports.slopes(start))
     level = jnp.where(level > 0, level, 1)  # without information in the reports there are no slopes
-    goal = 2.0**-52 / start.shape[0] * level  # in float32, too: in its own epsilons it is a nat of 10⁷ reports
+    goal = 2.0**-52 / start.shape[0] * level  # an epsilon of float32 would cost one nat in 10⁷ reports
 
     def advance(state):
         theta, slack = state

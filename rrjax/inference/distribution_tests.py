@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -16,17 +17,15 @@ from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 from rrjax import simulate
 from rrjax.data.arguments import as_counts_and_epsilon, as_distribution, check_key, float_dtype, is_distribution
 from rrjax.data.errors import ArgumentError
-from rrjax.data.linear_maps import matrix_of
 from rrjax.data.tally import Tally
 from rrjax.estimators.closed_form import mle_star
+from rrjax.estimators.em import ibu
 from rrjax.estimators.maximum_likelihood import mle as maximum_likelihood
 from rrjax.inference.marginal_tests import ROUNDING_OF_SUM, fit_of_tally
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, pearson_rounding, simulable
 from rrjax.mechanisms.mechanism import Mechanism
-from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.solvers import cholesky_factor, cholesky_solve, regularized
 from rrjax.numerics.special import deviance, log1p_minus
 from rrjax.numerics.sums import accurate_sum, expm1_epsilon
 
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
 
 COST_OF_ZERO = 0.01
 """What G² gains by a share of zero in place of the estimate, below which the share is estimated as zero."""
-POLISH_STEPS = 6
-MOST_POLISHED = 2**23
-"""Largest number of answers × categories of all designs whose estimate is polished, by matrices of that size."""
+MOST_NUMBERS = 2**23
+"""Largest number of answers × categories of all designs whose estimate is by Newton's method in float32."""
 NullLaw: TypeAlias = Literal["simulated", "chi-bar-square"]
 
 
@@ -355,7 +353,9 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
         crosswise model", Behavior Research Methods 50, 2018. Susko, "Likelihood ratio tests with boundary constraints
         using data-dependent degrees of freedom", Biometrika 100, 2013.
     """
-    theta = maximum_likelihood(mechanism.mixture_of_counts(counts))
+    mixture = mechanism.mixture_of_counts(counts)
+    by_newton = float_dtype() == jnp.float32 and math.prod(np.shape(counts)) * mechanism.num_categories <= MOST_NUMBERS
+    theta = ibu(mixture, accelerate="newton").theta if by_newton else maximum_likelihood(mixture)
     numbers, ones = jnp.asarray(counts).astype(theta.dtype), np.ones(mechanism.num_categories, int)
     rows = [each.mixture_of_counts(ones) for each in mechanism.designs]  # each is a multiple of the law of an answer
     totals = jnp.sum(numbers, axis=1, keepdims=True)
@@ -368,9 +368,6 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
         terms = jnp.where(totals > 0, expected * deviance((numbers - expected) / expected), 0)
         return jnp.where(jnp.isnan(theta[0]), jnp.nan, 2 * accurate_sum(terms.ravel()))
 
-    if theta.dtype == jnp.float32 and numbers.size * theta.shape[0] <= MOST_POLISHED:
-        laws = jnp.concatenate([jnp.reshape(each.base, (-1, 1)) + matrix_of(each.lift, theta.dtype) for each in rows])
-        theta = _polished(theta, laws, numbers, totals, statistic_of)
     statistic = statistic_of(theta)
     # Elsewhere an iteration ends near a zero, so a zero is told by what it costs.
     without = jnp.where(jnp.eye(theta.shape[0], dtype=bool), 0, theta)
@@ -380,34 +377,3 @@ def design_fit_test(counts: ArrayLike, mechanism: ByRespondent) -> DesignFit:
     degrees = jnp.where(degrees > 0, degrees + jnp.sum(zero), 0)
     chance = jnp.where(degrees > 0, gammaincc(jnp.maximum(degrees, 1) / 2, statistic / 2), 1)
     return DesignFit(theta, statistic, degrees, jnp.where(jnp.isnan(statistic), jnp.nan, chance))
-
-
-def _polished(theta, laws, numbers, totals, statistic_of):
-    """The estimate after some steps of Newton's method with exact zeros, the best of all by G².
-
-    In float32 the gap of a likelihood is known to some 1e-5 nats for each answer, which are 100 of 10⁷. Differences of
-    counts from their expectations have no such rounding.
-    """
-    laws = laws.reshape(numbers.shape[0], -1, theta.shape[0])
-    laws = (laws / jnp.sum(laws, axis=1, keepdims=True)).reshape(-1, theta.shape[0])
-    number, total = numbers.ravel(), jnp.broadcast_to(totals, numbers.shape).ravel()
-    weight = total / jnp.sum(totals)
-
-    def step(_, state):
-        best, least, theta = state
-        law = jnp.maximum(matmul(laws, theta), jnp.finfo(theta.dtype).tiny)
-        excess = jnp.where(total > 0, number / jnp.where(total > 0, total, 1) - law, 0) / law
-        slope = matmul(weight * excess, laws)
-        slope = slope - matmul(theta, slope)
-        free = (theta > 0) | (slope > 0)
-        rows = jnp.sqrt(weight / law)[:, None] * jnp.where(free, laws, 0)
-        factor = cholesky_factor(regularized(matmul(rows.T, rows), jnp.where(free, 0, 1).astype(theta.dtype)))
-        change = cholesky_solve(factor, jnp.stack([jnp.where(free, slope, 0), free.astype(theta.dtype)], axis=1))
-        ratio = jnp.sum(change[:, 0]) / jnp.sum(change[:, 1])
-        theta = jnp.maximum(theta + change[:, 0] - ratio * change[:, 1], 0)
-        theta = theta / jnp.sum(theta)
-        statistic = statistic_of(theta)
-        better = statistic < least
-        return jnp.where(better, theta, best), jnp.where(better, statistic, least), theta
-
-    return lax.fori_loop(0, POLISH_STEPS, step, (theta, statistic_of(theta), theta))[0]

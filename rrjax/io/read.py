@@ -351,7 +351,7 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     total, different = chosen.query(f"SELECT CAST(sum(amount) AS BIGINT), count(*) {outside}")[0]
     examples = chosen.query(f"SELECT label {outside} ORDER BY amount DESC, label LIMIT 4")
     several = f", such as {', '.join(_shown(label) for (label,) in examples)}" if different > 1 else ""
-    said = number(total, "such value", "such values") if total else "its count is 0, but it is a category"
+    said = number(total, "such value", "such values") if total else "no report names it, but it is listed"
     more = ""
     if chosen.confidential:
         showing = option("show_values=True", "--show-values")

@@ -362,10 +362,10 @@ def _only_whole(file: str, width: int, delimiter: str, header: bool, _: object) 
             connection.execute(f"SELECT count(*) FROM {count(in_parts=True)}")
         except duckdb.Error:
             try:
-                fractions = connection.execute(f"SELECT count(*) FROM {count(in_parts=False)}").fetchall()[0][0]
+                num_rows = connection.execute(f"SELECT count(*) FROM {count(in_parts=False)}").fetchall()[0][0]
                 with opened(file) as stream:
                     rows = csv.reader(stream, delimiter=delimiter, strict=True)
-                    return fractions == sum(bool(row) or width == 1 for row in rows) - header
+                    return num_rows == sum(bool(row) or width == 1 for row in rows) - header
             except (duckdb.Error, csv.Error, DataError):
                 return False
     return False

@@ -125,12 +125,12 @@ def kind_of(path: str | PathLike[str]) -> str | None:
     try:
         with connect() as connection, explaining([file]):
             kinds = {MEMO_KEY: "memo", TALLY_KEY: "tally"}
-            own = next((kind for key, kind in kinds.items() if parquet_record(connection, file, key)), None)
+            kind = next((kind for key, kind in kinds.items() if parquet_record(connection, file, key)), None)
             text = parquet_record(connection, file, KEY)
     except DataError:
         return "unreadable"
     if text is None:
-        return own
+        return kind
     try:
         simulated = all(metadata.simulated for metadata in columns_from_json(text).values())
     except DataError:  # damaged metadata

@@ -187,10 +187,10 @@ def test_the_fit_of_many_answers_keeps_its_level_next_to_zero(designs, users, th
 
 @pytest.mark.full
 @pytest.mark.parametrize("more", [0, -1])
-def test_the_fit_is_that_of_an_interior_maximum_with_and_without_a_polish(more, monkeypatch):
-    """On both sides of the limit of the polish: all shares are equal, the statistic is that of two tables of counts."""
+def test_the_fit_is_that_of_an_interior_maximum_on_both_sides_of_newton(more, monkeypatch):
+    """All shares are equal, so the statistic is that of two tables of counts."""
     size = 60
-    monkeypatch.setattr(distribution_tests, "MOST_POLISHED", 2 * size**2 + more)
+    monkeypatch.setattr(distribution_tests, "MOST_NUMBERS", 2 * size**2 + more)
     designs = ByRespondent([RandomizedResponse(size, 6.0), RandomizedResponse(size, 6.0)])
     counts = np.random.default_rng(2).multinomial(10**6, np.full(size, 1 / size), 2)
     test = inference.design_fit_test(counts, designs)
