@@ -293,7 +293,7 @@ ENTRIES: tuple[Estimator, ...] = (
         _mle_caution,
         by_name=True,
         needs="mixture",
-        of_columns=lambda counts: em.ibu(counts.mixture).theta,
+        of_columns=lambda counts: mle(counts.mixture),
     ),
     # The list of Wang et al., NDSS 2020, by its names, and the method of Ye et al., NDSS 2025.
     _named(

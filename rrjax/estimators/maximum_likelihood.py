@@ -28,7 +28,7 @@ from rrjax.data.arguments import as_counts, count_summary, float_of
 from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
 from rrjax.estimators.closed_form import differentiable, mle_star
-from rrjax.estimators.em import ibu
+from rrjax.estimators.em import acceleration_for, ibu
 from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.sums import accurate_sum
 
@@ -42,8 +42,9 @@ def mle(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[
         θ_j = (c_j/τ − a_j)/d,    τ = S/(d + A).
 
     This serves survey designs. Equal a_j are randomized response: `mle_star`. For mixtures of other mechanisms it is
-    the limit of `ibu`, whose result has the certificate, in nats per report. In float32 with more than 10⁶ reports it
-    may be farther from the maximum than a standard error; `ibu(…, accelerate="newton")`, or 64-bit mode, is nearer.
+    the limit of `ibu`, whose result has the certificate, in nats per report: by Newton's method up to 2¹⁸ kinds of
+    reports × categories. Beyond, in float32 with more than 10⁶ reports, it may be farther from the maximum than a
+    standard error; `ibu(…, accelerate="newton")`, or 64-bit mode, is nearer.
 
     Args:
         counts: A `Mixture`; or `[K]`, integers or floats, the reports of randomized response per category.
@@ -73,7 +74,7 @@ def mle(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[
         return mle_star(counts, cast("ArrayLike", epsilon))  # a missing ε is refused there
     law = naming_law(counts)
     if law is None or epsilon is not None:
-        return ibu(counts, epsilon).theta
+        return ibu(counts, epsilon, accelerate=acceleration_for(counts)).theta
     return maximum(*law)
 
 

@@ -38,7 +38,7 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from rrjax.data.arguments import check_key, float_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
-from rrjax.estimators.em import ibu
+from rrjax.estimators.maximum_likelihood import mle
 from rrjax.inference.association import as_table, channel_of, mutual_information, read_reports
 from rrjax.mechanisms.product import MOST_CELLS, Product, as_columns
 from rrjax.numerics.products import einsum, matmul
@@ -261,9 +261,7 @@ def chow_liu_tree(reports: Sequence[ArrayLike], mechanism: Product) -> ChowLiuTr
         tables[i, j], tables[j, i] = table, table.T
         information[i, j] = information[j, i] = float(mutual_information(table))
     edges = strongest_tree(information)
-    margins = tuple(
-        ibu(each.mixture(known[known >= 0])).theta for each, known in zip(mechanism.columns, own, strict=True)
-    )
+    margins = tuple(mle(each.mixture(known[known >= 0])) for each, known in zip(mechanism.columns, own, strict=True))
     fitted = tuple(_fitted_to_margins(tables[u, v], margins[u], margins[v]) for u, v in edges)
     return ChowLiuTree(margins, fitted, edges)
 
@@ -305,7 +303,7 @@ def strongest_tree(weights: np.ndarray) -> tuple[tuple[int, int], ...]:
 @jax.jit
 def _table_of_pair(part, counts):
     """The likeliest table of a pair, shrunk to independence."""
-    likeliest = ibu(part.mixture_of_counts(counts)).theta.reshape(part.shape)
+    likeliest = mle(part.mixture_of_counts(counts)).reshape(part.shape)
     dtype = likeliest.dtype
     both, first, second = as_table(counts, part)
     users = jnp.sum(both).astype(dtype)

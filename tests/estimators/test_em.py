@@ -16,6 +16,8 @@ from refusals import refused
 import rrjax
 from rrjax import Mixture
 from rrjax.data.linear_maps import Decay, Dense
+from rrjax.estimators import em
+from rrjax.estimators.em import acceleration_for
 
 K = 7
 ACCELERATIONS = ["anderson", "deflated", "none"]
@@ -298,22 +300,47 @@ def test_twenty_steps_whatever_the_channel(kind):
         assert results.gap.max() <= 1e-10
 
 
+def nats_below_maximum(theta, counts, matrix):
+    """Half of Newton's decrement on the support of `theta`, for all reports; `matrix` `[U, K]`."""
+    share = np.asarray(theta, float)
+    slopes = matrix.T @ (counts / (matrix @ (share / share.sum()))) - counts.sum()
+    information = (matrix.T * (counts / (matrix @ share) ** 2)) @ matrix
+    kept = np.flatnonzero(share > 1e-7)
+    contrasts = np.eye(len(share))[kept[1:]] - np.eye(len(share))[kept[0]]
+    error = np.linalg.solve(contrasts @ information @ contrasts.T, contrasts @ slopes)
+    return error @ (contrasts @ slopes) / 2
+
+
 @pytest.mark.long
+@pytest.mark.parametrize("solve", [rrjax.mle, lambda mixture: rrjax.ibu(mixture, accelerate="newton").theta])
 @pytest.mark.parametrize("theta", [[0.6, 0.25, 0.1, 0.045, 0.005], [0.6, 0.25, 0.1, 0.05, 0]])
-def test_the_maximum_of_many_reports_is_near_for_all_of_them(theta):
+def test_the_maximum_of_many_reports_is_near_for_all_of_them(theta, solve):
     """In float32 its gap is some 1e-5 nats of each report: it stopped 12 and 48 nats below the maximum of all."""
     channel = rrjax.mechanisms.Geometric(num_categories=5, epsilon=1.0).channel()
     matrix = np.asarray(channel.matrix, float).T
     counts = np.random.default_rng(1).multinomial(10**8, matrix @ theta / (matrix @ theta).sum())
-    result = rrjax.ibu(channel.mixture_of_counts(counts), accelerate="newton")
-    assert bool(result.converged)
-    share = np.asarray(result.theta, float)
-    slopes = matrix.T @ (counts / (matrix @ (share / share.sum()))) - counts.sum()
-    information = (matrix.T * (counts / (matrix @ share) ** 2)) @ matrix
-    kept = np.flatnonzero(share > 1e-7)
-    contrasts = np.eye(5)[kept[1:]] - np.eye(5)[kept[0]]
-    error = np.linalg.solve(contrasts @ information @ contrasts.T, contrasts @ slopes)
-    assert error @ (contrasts @ slopes) / 2 < 0.05  # half of Newton's decrement, nats
+    result = solve(channel.mixture_of_counts(counts))
+    assert nats_below_maximum(result, counts, matrix) < 0.05
+
+
+@pytest.mark.long
+def test_the_maximum_of_a_small_mixture_is_by_newton(monkeypatch):
+    """Iterations with this gap stopped 13 nats below the maximum."""
+    mechanism = rrjax.mechanisms.HadamardResponse(num_categories=64, epsilon=1.0)
+    ones = mechanism.mixture_of_counts(np.ones(mechanism.num_kinds, int))
+    columns = jax.vmap(lambda unit: ones.base + ones.lift(unit))(jnp.eye(64))
+    matrix = np.asarray(columns, float).T
+    law = matrix @ np.random.default_rng(0).dirichlet(np.full(64, 0.3))
+    counts = np.random.default_rng(1).multinomial(10**8, law / law.sum(), size=2).astype(np.int32)
+    found = jax.vmap(lambda row: rrjax.mle(mechanism.mixture_of_counts(row)))(counts)
+    for row, theta in zip(counts, found, strict=True):
+        assert nats_below_maximum(theta, row, matrix) < 0.05
+    monkeypatch.setattr(em, "MOST_NUMBERS", matrix.size - 1)  # the other side of the threshold
+    assert acceleration_for(ones) == "anderson"
+    beyond = rrjax.mle(mechanism.mixture_of_counts(counts[0]))
+    assert rrjax.certificate(beyond, mechanism.mixture_of_counts(counts[0])).gap <= 1e-4
+    monkeypatch.setattr(em, "MOST_NUMBERS", matrix.size)
+    assert acceleration_for(ones) == "newton"
 
 
 @pytest.mark.long
