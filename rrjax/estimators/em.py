@@ -57,9 +57,9 @@ LARGEST_LOG_FACTOR = 2.0
 """Limit of the change of a category's log share by the power of its factor, nats."""
 MAX_NEWTON_STEPS = 200
 """Largest number of Newton steps. Rounding prevents a gap that these do not reach."""
-MOST_NUMBERS = 2**18
-"""Largest number of entries of a lift, [U, K], with which a maximum is by Newton's method: a megabyte for each problem
-of a batch."""
+MOST_NUMBERS = 2**16
+"""Largest number of entries `[U, K]` of a lift whose maximum is by Newton's method: memory for each problem of a batch.
+"""
 REFINING_STEPS = 6
 """Number of Newton steps in float32 after the tolerance, which is for one report: 1e-5 nats are 100 for 10⁷ reports."""
 
