@@ -23,6 +23,8 @@ from rrjax.io.write import CODINGS, ROUND, Kept
 from rrjax.mechanisms.table import names_in
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 from rrjax.reports import form
+from rrjax.reports.parameters import check_epsilon
+from rrjax.reports.reports import MISSING
 
 if TYPE_CHECKING:
     import jax
@@ -72,6 +74,8 @@ class Rounds:
             raise UsageError(f"--mechanism {mechanism} needs {lacking}", flag=lacking)
         if self.memo is not None and self.memo.suffix.lower() != ".parquet":
             raise UsageError.about("--memo", f"{self.memo}: the file of a memo is a .parquet", value=self.memo)
+        assert self.first_epsilon is not None
+        check_epsilon(self.first_epsilon, "first_epsilon")  # estimates refuse reports of another one
         return True
 
 
@@ -182,6 +186,12 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
         warnings.append(
             f"{others} from ids of the rounds before in capitals alone. If they are the same users, they spend ε∞ "
             "again: write ids in one way."
+        )
+    if odd := sorted(name for name in here if name in files.source.missing or name.casefold() in MISSING):
+        warnings.append(
+            f"{form.number(len(odd), 'id looks like a missing one', 'ids look like missing ones')}: "
+            f"{', '.join(map(repr, odd))}. Whoever has it in another round gets the same permanent answers: leave "
+            "rows without an id out."
         )
     if known and 2 * len(added) > len(here):
         warnings.append(

@@ -18,7 +18,6 @@ from typing import Any, Literal
 from typer.models import OptionInfo
 
 from rrjax.data.errors import Contradiction, DataError, UsageError, check_installed, reworded
-from rrjax.io.source import identity
 from rrjax.io.write import check_writable, protecting, telling
 
 
@@ -44,7 +43,7 @@ def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) 
 
     A file to write is refused if it is an input, under whatever name, cannot be made again, or is named twice.
     """
-    inputs: dict[tuple[int, int], str] = {}
+    inputs: dict[str, str] = {}
     outputs: list[tuple[str, Path, Paths]] = []
     for parameter in parameters:
         value, marks = given.get(parameter.name), getattr(parameter.annotation, "__metadata__", ())
@@ -54,7 +53,8 @@ def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) 
                 continue
             if mark.use == "reads":
                 is_flag = any(isinstance(other, OptionInfo) for other in marks)
-                inputs |= dict.fromkeys(_files_of(value), flag if is_flag else parameter.name.upper())
+                read_as = flag if is_flag else parameter.name.upper()
+                inputs |= dict.fromkeys(_files_of(value), f"is read by this command ({read_as})")
             elif mark.use == "writes":
                 if mark.draws:
                     check_installed("plots", flag, "matplotlib")
@@ -74,15 +74,12 @@ def guarding(parameters: Iterable[inspect.Parameter], given: Mapping[str, Any]) 
         yield
 
 
-def _files_of(value: Any) -> Iterator[tuple[int, int]]:
-    """The files that texts name, by themselves or by patterns; none for other texts, and for folders."""
+def _files_of(value: Any) -> Iterator[str]:
+    """The files that texts name, by themselves or by patterns; none for other texts."""
     for text in [value] if isinstance(value, str | os.PathLike) else value:
         path = os.fspath(text)
-        if "\0" in path:
-            continue
-        for file in [path] if os.path.lexists(path) else glob(path, recursive=True):
-            with contextlib.suppress(OSError):  # it cannot be read either
-                yield identity(file)
+        if "\0" not in path:
+            yield from [path] if os.path.lexists(path) else glob(path, recursive=True)
 
 
 def check_own_files(folder: Path, name: str, files: Iterable[Path], flag: str) -> None:

@@ -34,7 +34,8 @@ Kind = Literal["integer", "number", "text", "nested"]
 # DuckDB casts 12.5 to 13 and takes '1e3', '0x10' and '1_000' for integers, so integers have a pattern here. A BIGINT
 # holds every number of 18 digits.
 INTEGER_TEXT = r"[+-]?[0-9]{1,18}(\.0*)?"
-LARGEST_EXACT_FLOAT = 2**53
+LARGEST_EXACT_FLOAT = 2**53 - 1
+"""Largest integer as a float64 that stands for no other integer: 2⁵³ + 1 is rounded to 2⁵³."""
 # A text with an apostrophe gets another one, so that removing one restores every text.
 _FORMULA = r"'*[=+\-@\t\r]"
 _LARGEST_JSON = 2**26
@@ -303,7 +304,7 @@ def user_name(kind: Kind, value: str = "value") -> str:
     So are texts that look the same, by `declare_spelling`. A float that may stand for several integers is no id.
     """
     exact = f"CASE typeof({value}) WHEN 'DOUBLE' THEN abs({value}) <= {LARGEST_EXACT_FLOAT} "
-    exact = f"({exact} WHEN 'FLOAT' THEN abs({value}) <= {2**24} ELSE true END) AND " if kind == "number" else ""
+    exact = f"({exact} WHEN 'FLOAT' THEN abs({value}) <= {2**24 - 1} ELSE true END) AND " if kind == "number" else ""
     name = text(kind, value)
     if kind == "text":  # of ASCII texts without blanks around them the spelling is known, without a call of Python
         name = f"CASE WHEN regexp_full_match({name}, '[!-~]([ -~]*[!-~])?') THEN {name} ELSE spelled({name}) END"
@@ -405,4 +406,4 @@ def number_of(token: str) -> float | None:
         number = float(plain(token))
     except ValueError:
         return None
-    return number if abs(number) < LARGEST_EXACT_FLOAT else None
+    return number if abs(number) <= LARGEST_EXACT_FLOAT else None

@@ -89,9 +89,13 @@ def creating(path: str | PathLike[str]) -> Iterator[None]:
 
 
 @contextmanager
-def protecting(inputs: Mapping[tuple[int, int], str]) -> Iterator[None]:
-    """A context in which no file is written over one of these: their `identity`, and what they are read as."""
-    token = _INPUTS.set(inputs)
+def protecting(inputs: Mapping[str, str]) -> Iterator[None]:
+    """A context in which no file is written over one of these, under whatever name; and what is said of each."""
+    known = dict(_INPUTS.get())
+    for file, said in inputs.items():
+        with contextlib.suppress(OSError):  # it is not there any more, or cannot be read either
+            known[identity(file)] = said
+    token = _INPUTS.set(known)
     try:
         yield
     finally:
@@ -171,7 +175,7 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
             os.replace(aside, place)
         sync_folder(place.parent)
         if over or _TELL.get() is not None:
-            _sweep(place.parent)
+            sweep(place.parent)
     except OSError as error:
         raise _failure(path, error) from error
     except Exception as error:
@@ -184,15 +188,17 @@ def replacing(path: str | PathLike[str], *, over: Collection[str] = (), commit: 
                 aside.unlink(missing_ok=True)
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path, age: float = STALE_AFTER_SECONDS) -> None:
     """Deletes unfinished files of processes that were killed: reports and memos, which are secret, tables and figures.
+
+    `age` is that from which on no process is still writing, in seconds.
 
     Complete reports stay: they may be those of a round whose memo is to move them, from whatever folder.
     """
     with contextlib.suppress(OSError):  # of a folder that cannot be listed: the file that was asked for is written
         for stray in folder.glob(".rrjax-*"):
             with contextlib.suppress(OSError):  # another process deleted it
-                abandoned = time.time() - stray.stat().st_mtime > STALE_AFTER_SECONDS
+                abandoned = time.time() - stray.stat().st_mtime > age
                 if _ASIDE.fullmatch(stray.name) and abandoned and kind_of(stray) not in REPORTS:
                     stray.unlink()
 
@@ -520,7 +526,7 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
     """The path of a file to write, with links resolved; `over` are kinds of files (`kind_of`) that it may replace.
 
     Raises:
-        Contradiction: The file is an input of the command (`protecting`), under whatever name, is of another such kind,
+        Contradiction: The file is an input (`protecting`), under whatever name, is of another such kind,
             or is there although it is to be new (`creating`).
         DataError: No file can be there.
     """
@@ -533,11 +539,11 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
         if not place.parent.is_dir():
             raise DataError(f"{path}: the folder {place.parent} is not there. Make it first.", file=os.fspath(path))
         kind = kind_of(place)
-        read_as = _INPUTS.get().get(identity(place)) if place.exists() else None
+        said = _INPUTS.get().get(identity(place)) if place.exists() else None
     except OSError as error:  # of a file that may be anything, or of its name
         raise _failure(path, error) from error
-    if read_as is not None:
-        problem = f"is read by this command ({read_as})"
+    if said is not None:
+        problem = said
     elif place in _NEW.get() and os.path.lexists(place):
         problem = "was written by another process meanwhile, and is not replaced; this command made no reports"
     elif kind is None or kind in over:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from rrjax.data.errors import check_installed, for_commands, refusal
-from rrjax.io.write import replacing, table_suffix, write_table
+from rrjax.io.write import protecting, replacing, table_suffix, write_table
 from rrjax.reports import form
 
 if TYPE_CHECKING:
@@ -208,6 +208,7 @@ class Answer:
 
         Raises:
             DataError: Another format, or a file that cannot be written.
+            Contradiction: The file holds the reports of this answer, other reports, a memo or a tally.
             MissingPackage: .tex without tabulate, or .xlsx without XlsxWriter.
 
         Example:
@@ -218,12 +219,19 @@ class Answer:
             ...     pathlib.Path(folder, "shares.csv").read_text().splitlines()[0]
             'label,count,closest,likeliest,lower,upper,discovered'
         """
-        if table_suffix(path, people=True) != ".tex":
-            write_table(path, self.columns)
-            return
-        text = self.to_latex(top)
-        with replacing(path) as aside:
-            aside.write_text(text, "utf-8")
+        with protecting(dict.fromkeys(self._files, "holds the reports of this answer")):
+            if table_suffix(path, people=True) != ".tex":
+                write_table(path, self.columns)
+                return
+            text = self.to_latex(top)
+            with replacing(path) as aside:
+                aside.write_text(text, "utf-8")
+
+    @property
+    def _files(self) -> Sequence[str]:
+        """The files that the reports were read from."""
+        source = getattr(self.reports, "source", None)
+        return () if source is None else source.files()
 
     def to_pandas(self) -> Any:
         """The whole table as a data frame of pandas.

@@ -72,6 +72,11 @@ class Difference(Answer):
         return self.sides[0][0]
 
     @property
+    def _files(self):
+        sources = [each.source for side in self.sides for each in side]
+        return [file for source in sources if source is not None for file in source.files()]
+
+    @property
     def _table(self):
         first, second = self.estimates[:, 0]
         error = np.where(self.errors > 0, self.errors, np.nan)

@@ -29,8 +29,8 @@ MEANINGS = {
 """What a yes is, where it is not the answer yes to one question."""
 
 
-def check_epsilon(epsilon: float) -> float:
-    """Returns ε; refuses one that no collection can have."""
+def check_epsilon(epsilon: float, argument: str = "epsilon") -> float:
+    """Returns ε, which an argument gave; refuses one that no collection can have."""
     try:
         given = plain(epsilon) if isinstance(epsilon, str) else epsilon
         number = None if isinstance(given, bool | np.bool_) else float(given)
@@ -54,7 +54,7 @@ def check_epsilon(epsilon: float) -> float:
             "would be private. Is it in nats? (A common choice is 0.5 to 8.)"
         )
     if problem is not None or number is None:
-        raise refusal("epsilon", f"{option('epsilon')} {problem}", value=epsilon)
+        raise refusal(argument, f"{option(argument)} {problem}", value=epsilon)
     return number
 
 

@@ -86,7 +86,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, description: dict[str, Any], begin: float | None = None) -> None:
         """Opens or creates the folder, which may hold no other study; the run began at `begin`, or now."""
-        from rrjax.io.write import make_folder
+        from rrjax.io.write import make_folder, sweep
 
         self.begin = time.perf_counter() if begin is None else begin
         self.computed = False
@@ -96,7 +96,7 @@ class Checkpoint:
         description = description | {"order": order}
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         make_folder(self.folder)
-        self._sweep()
+        sweep(self.folder, _ABANDONED_AFTER_SECONDS)
         self._lock = _Lock(self.folder / "study.lock")
         try:
             self._claim(folder, description)
@@ -117,22 +117,28 @@ class Checkpoint:
                 file=file,
             )
         else:
+            self._check_own()
             _write(file, lambda path: path.write_text(json.dumps(description, indent=1, sort_keys=True)))
         if self._lock.share():
             _compare(folder, file, description)
 
+    def _check_own(self) -> None:
+        """Refuses a folder whose files have the names of those of a study, and are of something else."""
+        for file, field in ((self.folder / "study.json", "order"), (self.folder / _RUNS, "seconds")):
+            try:
+                foreign = file.exists() and field not in dict(json.loads(_content(file)))
+            except (ValueError, TypeError):
+                foreign = True
+            if foreign:
+                raise StudyError(
+                    f"{file} is not of a study, and would be replaced: choose another folder, or rename the file",
+                    argument="folder",
+                    file=file,
+                )
+
     def close(self) -> None:
         """Ends the claim of this process to a folder without results."""
         self._lock.close()
-
-    def _sweep(self) -> None:
-        """Deletes unfinished files of killed processes, but no file that another process may be writing."""
-        for stray in self.folder.glob(".rrjax-*"):
-            try:
-                if time.time() - stray.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
-                    stray.unlink(missing_ok=True)
-            except OSError:
-                continue
 
     def save(self, group: str, part: BatchResult) -> None:
         """Saves a batch of a group."""

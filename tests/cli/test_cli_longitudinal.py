@@ -113,6 +113,7 @@ def test_rounds_keep_their_permanent_answers(week):
         (("--keep", "id"), "--keep"),
         (("--user", "app"), "--user"),
         (("--first-epsilon", "5"), "--first-epsilon"),
+        (("--first-epsilon", "9e-7"), "--first-epsilon"),  # `estimate` refused the reports of its round
         (("--mechanism", "oue"), "--memo"),
     ],
 )
@@ -396,6 +397,14 @@ def test_ids_in_other_capitals_are_told(week):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("name", "warned"), [("?", True), ("NaN", True), ("-1", True), ("ann", False)])
+def test_ids_that_look_like_missing_ones_are_told(week, name, warned):
+    Path("day9.csv").write_text(f"id,app\nb,maps\n{name},maps\n")
+    warnings = json.loads(week.done(*line(9), "--missing", "-1"))["warnings"]
+    assert sum(repr(name) in warning for warning in warnings) == warned
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "now"), [("007", "7"), ("7", "+7"), ("1000", "1e3"), ("-7", "-07.0")])
 def test_ids_that_are_one_number_in_the_next_round(week, before, now):
     """A spreadsheet that drops zeros makes new users of all."""
@@ -447,8 +456,9 @@ def test_a_round_whose_users_are_new(week, more, warned):
 
 
 def test_ids_that_are_not_exact(week):
-    for kind, largest in (("DOUBLE", 2**53), ("FLOAT", 2**24)):
-        query = f"SELECT CAST({largest} + i * {largest} AS {kind}) AS id, 'maps' AS app FROM range(2) AS t(i)"
+    """The limit itself is what the next integer is rounded to, which is another user."""
+    for kind, largest in (("DOUBLE", 2**53 - 1), ("FLOAT", 2**24 - 1)):
+        query = f"SELECT CAST({largest} + 2 * i AS {kind}) AS id, 'maps' AS app FROM range(2) AS t(i)"
         duckdb.connect().execute(f"COPY ({query}) TO 'day9.parquet'")
         given = list(line(9, out="r.parquet"))
         given[1] = "day9.parquet"

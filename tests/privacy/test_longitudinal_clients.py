@@ -355,13 +355,26 @@ def test_a_memo_is_kept_and_taken_for_no_other(tmp_path, monkeypatch):
         assert path.read_bytes() == damage.encode("utf-8", "surrogateescape")
 
 
-def test_what_an_interrupted_write_left_is_no_obstacle(tmp_path):
+def test_what_an_interrupted_write_left_is_no_obstacle(tmp_path, monkeypatch):
     path = tmp_path / "memo.json"
-    (tmp_path / "memo.json.new").write_text("half a fi")
     memo = Memo(path, "x", 4, 2.0, 1.0)
+    with monkeypatch.context() as patched:  # killed: the new file has not its name yet
+        patched.setattr(pathlib.Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            memo.report(1)
+    assert len(list(tmp_path.glob(".rrjax-*.new"))) == 1
     memo.report(1)
     assert set(answers_of(path)) == {1}
     assert {each.name for each in tmp_path.iterdir()} == {"memo.json", "memo.json.lock"}
+
+
+def test_a_memo_whose_name_is_that_of_another_with_an_ending(tmp_path):
+    """It was deleted, as what a killed process left."""
+    other, memo = (Memo(tmp_path / name, "x", 4, 2.0, 1.0) for name in ("m.new", "m"))
+    other.report(1)
+    kept = (tmp_path / "m.new").read_bytes()
+    memo.report(2)
+    assert (tmp_path / "m.new").read_bytes() == kept
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):

@@ -310,6 +310,23 @@ def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     assert len(repr(many).splitlines()) < 30
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["in.csv", "link.csv"])
+def test_an_answer_is_not_written_over_its_reports(tmp_path, name):
+    """A file of CSV has no metadata that tells what it is."""
+    files = [tmp_path / each for each in ("in.csv", "other.csv")]
+    for file in files:
+        file.write_text("a\nx\ny\nx\n")
+    (tmp_path / "link.csv").symlink_to(files[0])
+    first, second = (rrjax.read(file, column="a", epsilon=1.0, domain=["x", "y"]) for file in files)
+    for answer in (first.shares(), rrjax.reports.test_difference(second, first)):
+        with refused(error=rrjax.data.errors.Contradiction, file=str(tmp_path / name)):
+            answer.write(tmp_path / name)
+    assert files[0].read_text() == "a\nx\ny\nx\n"
+    first.shares().write(tmp_path / "out.csv")
+    first.shares().write(tmp_path / "out.csv")  # its own table is no report
+
+
 ODD = ["50%_#${}~^&", "[18,30)", "*", "a\\b\tc"]
 
 

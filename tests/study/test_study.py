@@ -345,6 +345,18 @@ def test_a_damaged_checkpoint_is_computed_again(tmp_path, monkeypatch):
         assert same(run(metrics=METRICS, folder=tmp_path), whole)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["study.json", "runs.json"])
+@pytest.mark.parametrize("content", ["mine", "[1]", '{"mine": 1}'])
+def test_files_in_the_folder_that_are_of_no_study_are_kept(tmp_path, name, content):
+    file = tmp_path / "checkpoint" / name
+    file.parent.mkdir()
+    file.write_text(content)
+    with refused("folder", error=StudyError, file=file):
+        run(folder=tmp_path)
+    assert file.read_text() == content
+
+
 @pytest.mark.full
 @pytest.mark.once
 def test_a_folder_of_another_study_is_refused(tmp_path):

@@ -7,6 +7,7 @@ random numbers, not JAX. If the file is lost, new answers are drawn, which spend
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -312,8 +313,10 @@ class Memo:
         return answers
 
     def _write(self, answers: dict[int, int]) -> None:
-        aside = self._path.with_name(self._path.name + ".new")
-        aside.unlink(missing_ok=True)
+        # Of this memo alone, and not its name with an ending, which may be that of another memo.
+        name = hashlib.sha256(os.fsencode(self._path.name)).hexdigest()[:16]
+        aside = self._path.with_name(f".rrjax-{name}.new")
+        aside.unlink(missing_ok=True)  # of a process that was killed
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             json.dump(self._head | {"answers": answers}, file)
             file.flush()
