@@ -36,6 +36,8 @@ from rrjax.numerics.sums import accurate_sum
 
 STEPS = 14
 """Bisections of a limit: of V to 1e-4."""
+LEAST = 0.5
+"""Reports that a kind without any counts as, where errors are simulated."""
 
 
 @exportable
@@ -229,7 +231,8 @@ def _margin(shares, vectors, users):
 
 
 def _standard_errors(shares, vectors, users):
-    """The standard errors of the unbiased shares of a margin, none zero."""
+    """The standard errors of the unbiased shares of a margin, none zero: no kind of report is known to be empty."""
+    shares = jnp.maximum(shares, LEAST / users)
     plain = einsum("u,uk->k", shares, vectors)
     square = einsum("u,uk->k", shares, vectors**2)
     # A share of zero is certain only if the mechanism tells it.
@@ -328,7 +331,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
 
     def errors_at(table):
         """The errors of the unbiased tables of many collections."""
-        chances = jnp.maximum(candidates.chances(table), 0.5 / users)  # no cell of reports is known to be empty
+        chances = jnp.maximum(candidates.chances(table), least)
 
         def error(normal):
             spread = jnp.sqrt(chances) * normal
@@ -336,6 +339,11 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
 
         return lax.map(error, drawn, batch_size=batch)
 
+    # No cell of reports is known to be empty. All cells of a row or column without reports have this chance together:
+    # with more, its noise alone would be more association than the reports show.
+    least = LEAST / users
+    for axis, size in enumerate(counts.shape):
+        least = jnp.where(jnp.sum(counts, axis=axis, keepdims=True) > 0, least, least / size)
     common = None if is_searched else errors_at(candidates.independent)
 
     def simulated(table):
@@ -383,6 +391,8 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         lengths = jnp.stack([value, jnp.minimum(lower, of_v[1]), jnp.maximum(upper, of_v[2])])
         of_line = jax.vmap(lambda length: _information(candidates.table(jnp.int32(1), length)[0]))(lengths)
         nats = jnp.where(lengths < 1, of_line, jnp.log(jnp.asarray(min(unbiased.shape), dtype)))
+    # One report says nothing of the information: no table makes a positive part of one with more.
+    nats = nats.at[2].set(jnp.where(users < 2, jnp.log(jnp.asarray(min(unbiased.shape), dtype)), nats[2]))
     estimate = Association(_limits(*of_v), _limits(*nats))
     return jax.tree.map(lambda each: jnp.where(usable, each, jnp.nan), estimate)
 

@@ -95,7 +95,7 @@ def contradiction_test(tally: Tally, mechanism: Mechanism | None = None) -> Cont
       projective geometry response (a category of its columns at a time), its law is known. For other mechanisms, and
       None, the bound assumes that a report supports all categories or none: valid, but weak. It does not apply if all
       reports support equally many categories: randomized response, subset selection, survey designs; another total is
-      impossible there, and has the p-value zero.
+      impossible there, and has the p-value zero (in float32, if it is off by 8·10⁻⁶·N or more).
     * `rare`: the number R of categories with c_j ≤ t_j, such as those without any report. c_j is stochastically
       smallest if nobody holds j. So E R ≤ Σ_j P(Binomial(N, q_j) ≤ t_j) = K·π for all n; users who all hold one
       category reach it, but for that one.

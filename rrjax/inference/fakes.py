@@ -123,11 +123,11 @@ def _overturned(support, num_users, rates, usable, share, log_level):
         return log_above(of_tally(Tally(count[None], number, rates=alone)), share)[0]
 
     def one(count, rates):
-        room = jnp.iinfo(word).max - num_users
+        room = jnp.iinfo(word).max - num_users  # for reports that are added
 
         def looking(state):
-            first, _, low, high = state
-            return first | jnp.where(high < 0, low < room, high - low > 1)
+            first, significant, low, high = state
+            return first | jnp.where(high < 0, significant | (low < room), high - low > 1)
 
         def look(state):
             # One tail for all: of no fakes first; then twice as many until the finding is another one; then halves.

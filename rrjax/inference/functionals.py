@@ -251,11 +251,11 @@ def _variance_of_names(data, kind, estimand, x, shares, mean):
     """The variance of x of the category that a report names, d² times that of its unbiased value."""
     law, d = _law(data, kind), jnp.mean(data.rates.d)
     kept = -d if kind == "denied" else d
-    first, squares = accurate_sum(law * x), accurate_sum(law * x**2)
+    first, squares, rest = accurate_sum(law * x), accurate_sum(law * x**2), accurate_sum(law)  # 1 − kept would cancel
 
     def given(held):
         """That of given users with a mean square of x, averaged: Σ law·x² + kept·x² − (Σ law·x + kept·x)²."""
-        return squares - first**2 - 2 * first * kept * mean + kept * (1 - kept) * held
+        return squares - first**2 - 2 * first * kept * mean + kept * rest * held
 
     least, most = jnp.min(x), jnp.max(x)
     # The least and the largest mean square of x, of users with this mean.

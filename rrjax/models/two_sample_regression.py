@@ -27,7 +27,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.nn import sigmoid
 from jax.scipy.linalg import block_diag
-from jax.scipy.special import ndtr, ndtri
+from jax.scipy.special import ndtri
 from jaxtyping import Array, ArrayLike, Float
 
 from rrjax.data.arguments import as_probability, as_scalar, as_values, largest_gap
@@ -43,7 +43,16 @@ from rrjax.models.regression import (
     check_enough,
     sandwich,
 )
-from rrjax.models.results import FitError, Regression, as_clusters, as_covariates, require, rounding_of, standardized
+from rrjax.models.results import (
+    FitError,
+    Regression,
+    as_clusters,
+    as_covariates,
+    p_value,
+    require,
+    rounding_of,
+    standardized,
+)
 from rrjax.numerics import solvers
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, pytree
@@ -81,8 +90,10 @@ class TwoSampleRegression(Regression):
         nuisance_error: Scalar, its standard error; NaN where it is estimated as zero or one.
         nuisance_coefficients: `[M]`, coefficients of its log-odds, the intercept first.
         nuisance_standard_errors: `[M]`, their standard errors.
-        statistic: Scalar, twice the log-likelihood with a constant second share less that without it.
-        p_value: Scalar, of the hypothesis that everybody follows the rule; NaN for the unrelated question.
+        statistic: Scalar, twice the log-likelihood with a constant second share less that without it. With a sandwich
+            divided by how many times as large the variance of its score is as without weights and clusters.
+        p_value: Scalar, of the hypothesis that everybody follows the rule; with clusters by F. NaN for the unrelated
+            question.
         state: For profiles: the standardized coefficients of both shares, the matrix that turns them into those on the
             covariates as given, the precision of their prior, and the data.
     """
@@ -155,8 +166,7 @@ def fit_two_samples(covariates: ArrayLike, answers: ArrayLike, design: Any, **ho
     prior = jnp.where(jnp.arange(size + width) < size, as_scalar(how["ridge"], dtype, "ridge"), 0)
     counts = jax.ops.segment_sum(weights, kinds, num_segments=4).reshape(2, 2)
     static = isinstance(design, Compliance), intercept, robust, num_clusters
-    tol = largest_gap(jnp.sum(weights))
-    result, errors = _fitted((back, prior, data), units, counts, table, clusters, tol, static)
+    result, errors = _fitted((back, prior, data), units, counts, table, clusters, static)
     if not isinstance(result.converged, Tracer) and not result.converged:
         _explain(result, np.asarray(errors), design, np.bincount(np.asarray(kinds), minlength=4).reshape(2, 2))
     return result
@@ -179,9 +189,21 @@ def _logits(point, data: _Data) -> Float[Array, "N 2"]:
     return jnp.stack([matmul(data.covariates, point[:size]), matmul(data.nuisance, point[size:])], axis=1)
 
 
+@jax.custom_jvp
+def _share(logit):
+    """The logistic function, whose derivatives have all digits near one as well, where 1 − share would have few."""
+    return sigmoid(logit)
+
+
+@_share.defjvp
+def _share_jvp(primals, tangents):
+    (logit,), (tangent,) = primals, tangents
+    return _share(logit), _share(logit) * _share(-logit) * tangent
+
+
 def _log_chance(logits, chance):
     """The log-probability of an answer."""
-    a, b = jnp.stack([sigmoid(-logits), sigmoid(logits)], axis=-1)
+    a, b = jnp.stack([_share(-logits), _share(logits)], axis=-1)
     return jnp.log(matmul(a, matmul(chance, b)))
 
 
@@ -210,10 +232,16 @@ def _view(point, data: _Data, prior) -> solvers.View:
     return solvers.View(each, log_prior, slope - prior * point, observed + ridge, complete + ridge)
 
 
+def _tolerance(weights):
+    """The largest gap of a maximum: steps that gain less than rounding cannot be told from steps that lose."""
+    return jnp.maximum(largest_gap(jnp.sum(weights)), jnp.finfo(weights.dtype).eps * jnp.sqrt(jnp.sum(weights**2)))
+
+
 def _maximum(frame, offset, start, given, tol):
     """The maximum over offset + frame·φ, its view in φ, and the number of steps; `given` is prior and data."""
-    # A column of zeros is that of a coefficient that is held.
-    held, (prior, data) = jnp.diag(jnp.all(frame == 0, axis=0).astype(frame.dtype)), given
+    # A column of zeros is that of a coefficient that is held; and a share that underflows has no curvature.
+    (prior, data), nothing = given, jnp.finfo(frame.dtype).tiny ** 0.5
+    held = jnp.diag(jnp.where(jnp.all(frame == 0, axis=0), 1, nothing).astype(frame.dtype))
 
     def look(part):
         view = _view(offset + matmul(frame, part), data, prior)
@@ -235,11 +263,11 @@ def _start(counts, table):
     return jnp.log((1 - first) / first), jnp.log(second / (1 - second))
 
 
-@partial(jax.jit, static_argnums=6)
-def _fitted(given, units, counts, table, clusters, tol, static):
+@partial(jax.jit, static_argnums=5)
+def _fitted(given, units, counts, table, clusters, static):
     """The regression, and standard errors `[P]` of the coefficients of standardized covariates."""
     (follows, intercept, robust, num_clusters), (back, prior, data) = static, given
-    count, size, number = len(back), data.covariates.shape[1], jnp.sum(data.weights)
+    count, size, number, tol = len(back), data.covariates.shape[1], jnp.sum(data.weights), _tolerance(data.weights)
     unit, nowhere = jnp.eye(count, dtype=back.dtype), jnp.zeros(count, back.dtype)
     first, second = _start(counts, table)
     start = nowhere.at[0].set(first * int(intercept)).at[size].set(second)
@@ -273,6 +301,8 @@ def _fitted(given, units, counts, table, clusters, tol, static):
     own, own_back = zero + jnp.where(held, jnp.nan, covariance[size:, size:]), back[size:, size:]
     slope = jax.vmap(mean, 1)(data.nuisance * (sigmoid(logits[:, 1]) * sigmoid(-logits[:, 1]))[:, None])
     statistic, tested = jnp.maximum(2 * accurate_sum(logs[1] - logs[2]), 0), zero if follows else jnp.nan
+    inflation = _inflation(points[2], data, prior, clusters, num_clusters) if robust else zero + 1
+    statistic = statistic / inflation
     nobody = sigmoid(points[1, size]) < _AT_BOUNDARY
     without = mean(sigmoid(-_logits(points[2], data)[:, 0]))
     result = TwoSampleRegression(
@@ -283,7 +313,10 @@ def _fitted(given, units, counts, table, clusters, tol, static):
         gain=accurate_sum(logs[0] - data.weights * jax.vmap(_log_chance)(0 * logits, data.chance)),
         gap=gap,
         num_iters=num_iters[0],
-        converged=(gap <= tol) & jnp.all(errors < LARGEST_STANDARD_ERROR) & usable,
+        # The log-odds of a constant second share near zero may have any error: the share itself has a small one.
+        converged=(gap <= tol)
+        & jnp.all(errors[: count if count > size + 1 else size] < LARGEST_STANDARD_ERROR)
+        & usable,
         num_users=number,
         intercept=intercept,
         robust=robust,
@@ -295,13 +328,39 @@ def _fitted(given, units, counts, table, clusters, tol, static):
         nuisance_coefficients=zero + matmul(own_back, point[size:]),
         nuisance_standard_errors=jnp.sqrt(jnp.diagonal(matmul(own_back, own, own_back.T))),
         statistic=tested + statistic,
-        p_value=tested + jnp.where(nobody, 1, _all_comply(statistic, without, jnp.sum(counts, axis=1), table[::2])),
+        p_value=tested
+        + jnp.where(
+            nobody, 1, _all_comply(statistic, without, jnp.sum(counts, axis=1) / inflation, table[::2], num_clusters)
+        ),
         state=(zero + point, back, prior, data),
     )
     return result, errors
 
 
-def _all_comply(statistic, mean, numbers, yes):
+def _inflation(point, data: _Data, prior, clusters, num_clusters):
+    """The variance of the score of the second share at zero, relative to that of a likelihood: by users or by clusters.
+
+    Divided by it, the likelihood ratio has the law of χ²₁ in samples with weights and clusters (Rao and Scott, "On
+    chi-squared tests for multiway contingency tables with cell proportions estimated from survey data", 1984).
+    """
+    size = data.covariates.shape[1]
+
+    def log_chance(pair, chance):
+        logit, share = pair
+        return jnp.log(
+            matmul(jnp.stack([_share(-logit), _share(logit)]), matmul(chance, jnp.stack([1 - share, share])))
+        )
+
+    pairs = jnp.stack([matmul(data.covariates, point[:size]), jnp.zeros_like(data.weights)], axis=1)
+    slopes = jax.vmap(jax.grad(log_chance))(pairs, data.chance)
+    each = jnp.concatenate([slopes[:, :1] * data.covariates, slopes[:, 1:]], axis=1)
+    scores, precision = data.weights[:, None] * each, jnp.append(prior[:size], 0)
+    factor = solvers.cholesky_factor(solvers.regularized(matmul(scores.T, each), precision))
+    inverse = solvers.cholesky_solve(factor, jnp.eye(size + 1, dtype=point.dtype))
+    return sandwich(scores, inverse, data.weights, clusters, num_clusters)[-1, -1] / inverse[-1, -1]
+
+
+def _all_comply(statistic, mean, numbers, yes, num_clusters):
     """The p-value that the second share is zero: half of χ²₁, and more where the first one may be zero, too.
 
     There the law depends on an angle, as in `rrjax.inference.compliance`. Its part is added where the mean of the first
@@ -312,16 +371,13 @@ def _all_comply(statistic, mean, numbers, yes):
     told = jnp.sum(along**2 / variance)
     cosine = jnp.sum(along * away / variance) / jnp.sqrt(told * jnp.sum(away**2 / variance))
     beyond = jnp.where(mean < 2 / jnp.sqrt(told), jnp.arcsin(jnp.clip(-cosine, 0, 1)), 0)
-    return ndtr(-jnp.sqrt(statistic)) + beyond / jnp.pi * jnp.exp(-statistic / 2)
+    return p_value(statistic, 1, num_clusters) / 2 + beyond / jnp.pi * p_value(statistic, 2, num_clusters)
 
 
 @jax.jit
 def _profile(result: TwoSampleRegression, quantile):
     point, back, prior, data = result.state
-    best, tol = (
-        data.weights * jax.vmap(_log_chance)(_logits(point, data), data.chance),
-        largest_gap(result.num_users),
-    )
+    best = data.weights * jax.vmap(_log_chance)(_logits(point, data), data.chance)
     errors = jnp.concatenate([result.standard_errors[:, 0], result.nuisance_standard_errors])
     errors, unit = jnp.where(jnp.isfinite(errors), errors, 1), jnp.eye(len(point), dtype=point.dtype)
 
@@ -334,7 +390,7 @@ def _profile(result: TwoSampleRegression, quantile):
 
         def is_within(distance):
             offset = unit[:, place] * ((centre + step * distance) / row[place])
-            _, view, _ = _maximum(frame, offset, point, (prior, data), tol)
+            _, view, _ = _maximum(frame, offset, point, (prior, data), _tolerance(data.weights))
             return 2 * accurate_sum(best - view.log_probabilities) < quantile**2
 
         most = jnp.asarray(_FARTHEST, point.dtype)
@@ -359,7 +415,11 @@ def _explain(result: TwoSampleRegression, errors: np.ndarray, design: TwoSamples
         problem += f"is yes, and the parameters{order}"
     elif isinstance(design, Compliance) and result.nuisance > 1 - _AT_BOUNDARY:
         problem = "by these answers nobody follows the rule, so they say nothing of those who do"
-    elif (errors[:size] < LARGEST_STANDARD_ERROR).all() and not (errors[size:] < LARGEST_STANDARD_ERROR).all():
+    elif (
+        errors.size > size + 1
+        and (errors[:size] < LARGEST_STANDARD_ERROR).all()
+        and not (errors[size:] < LARGEST_STANDARD_ERROR).all()
+    ):
         problem = "the second share is zero, one or hardly determined at some of its covariates: leave them out"
     if problem is not None:
         raise FitError(problem, argument="sample", value=fits)

@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import cached_property, partial
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import jax
@@ -27,6 +26,7 @@ from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS, ByRespondent
 from rrjax.mechanisms.surveys import groups
+from rrjax.models.results import critical_value
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.kind import Kind
@@ -247,9 +247,9 @@ def text_of_p(p_value: float) -> str:
     return f"= {p_value:.2g}" if p_value > SMALLEST_P else f"< {SMALLEST_P:g}"
 
 
-def normal_interval(share: np.ndarray, standard_error: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The intervals of shares by the normal approximation, within [0, 1]; NaN where a standard error is."""
-    half = NormalDist().inv_cdf((1 + level) / 2) * standard_error
+def normal_interval(share: Any, standard_error: Any, level: float, clusters: int | None = None) -> tuple[Any, Any]:
+    """Intervals of shares by the normal law, or Student's t with clusters, in [0, 1]; NaN where a standard error is."""
+    half = critical_value(level, clusters) * standard_error
     return np.maximum(share - half, 0), np.minimum(share + half, 1)
 
 

@@ -134,7 +134,7 @@ class TwoSampleReports(Kind):
         clusters = result.num_clusters
         table = coefficient_table(result.coefficients, result.standard_errors, clusters, columns, labels, level)
         share, error = float(result.nuisance), float(result.nuisance_error)
-        lower, upper = map(float, normal_interval(np.asarray(share), np.asarray(error), level))
+        lower, upper = map(float, normal_interval(share, error, level, clusters))
         if others:
             own = result.nuisance_coefficients, result.nuisance_standard_errors
             added = coefficient_table(*own, clusters, others, ["", called], level)

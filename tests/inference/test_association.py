@@ -156,6 +156,27 @@ def test_a_rare_cell_that_noise_hides_may_carry_the_association():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("second", [rrjax.mechanisms.Direct(2), rrjax.RandomizedResponse(2, 3.0)])
+def test_a_category_without_reports_changes_nothing(second):
+    """V was .25, from 0 to 1: a report of an empty row would have weighed more than all others."""
+    counts = np.array([[1500, 1000], [500, 2000]])
+    known = Product([rrjax.mechanisms.Direct(2), second])
+    wider = Product([rrjax.mechanisms.Direct(3), second])
+    plain = association(jax.random.key(0), counts, known, num_draws=499)
+    found = association(jax.random.key(0), np.insert(counts, 1, 0, axis=0), wider, num_draws=499)
+    for one, other in zip(plain, found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=0.03)
+
+
+@pytest.mark.long
+def test_a_single_user_says_nothing():
+    found = association(jax.random.key(0), [[1, 0], [0, 0]], Product([rrjax.RandomizedResponse(2, 1.0)] * 2))
+    for limits, most in zip(found, (1, np.log(2)), strict=True):
+        assert float(limits.lower) == 0
+        assert float(limits.upper) == pytest.approx(most)
+
+
+@pytest.mark.long
 def test_without_rare_categories_no_rare_cell_widens_an_interval():
     product = Product((rrjax.RandomizedResponse(3, 2.0),) * 2)
     theta = 0.7 * np.outer([0.4, 0.35, 0.25], [0.4, 0.35, 0.25]) + 0.3 * np.diag([0.4, 0.35, 0.25])

@@ -155,6 +155,14 @@ def test_a_lower_limit_falls_with_the_number_of_fakes():
     assert intervals(counts, 2.0, fakes=number - 1).lower[1] >= 0.25 > intervals(counts, 2.0, fakes=number).lower[1]
 
 
+def test_a_finding_of_as_many_reports_as_an_integer_holds():
+    """Reports are taken away from it, but no number was found: none can be added."""
+    for most in (2**31 - 2, 2**31 - 1):
+        fakes = fakes_to_overturn(np.array([most - 2**29, 2**29]), 1.0, 0)
+        assert bool(fakes.significant)
+        assert float(fakes.number) == pytest.approx(1_413_081_927, rel=1e-6)
+
+
 @pytest.mark.full
 def test_transformations_and_unusable_counts():
     counts = jnp.asarray([520, 290, 100, 90])

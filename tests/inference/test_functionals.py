@@ -131,6 +131,15 @@ def test_reports_that_are_all_the_same_have_an_error(estimand):
     assert math.isnan(one.standard_error)
 
 
+@pytest.mark.parametrize("epsilon", [4.0, 12.0, 17.0, 20.0])
+def test_users_have_the_noise_of_their_reports(epsilon):
+    """At ε = 20 float32 has no digits of 1 − d: the error was .71 of this."""
+    counts = [600, 400]
+    q = 1 / (math.exp(epsilon) + 1)
+    found = linear_functional(counts, epsilon, values=[0, 1], estimand="users").standard_error
+    assert float(found) == pytest.approx(math.sqrt(q * (1 - q) / 1000) / (1 - 2 * q), rel=RTOL)
+
+
 def test_the_unit_of_the_values_does_not_matter():
     for method in ("conservative", "normal"):
         plain = np.asarray(linear_functional(COUNTS, EPSILON, values=NUMBERS, method=method))

@@ -5,6 +5,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 pytest.importorskip("duckdb", reason="files need rrjax[cli]")
 polars = pytest.importorskip("polars", reason="frames need rrjax[frames]")
@@ -449,6 +450,18 @@ def test_regressions_of_two_samples_that_are_odd_say_so(invoke):
                             "--epsilon", "1", "--sample", "die=A,B")  # fmt: skip
     assert code == 2
     assert "--sample" in error
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("invoke")
+def test_the_second_share_of_clusters_has_the_limits_of_student():
+    columns, sample = cheats()
+    village = {"village": np.arange(len(sample)) % 8, "die": np.where(sample == 0, "A", "B")}
+    io.write_table("cheats.csv", columns | village)
+    second = read_cheats().regress("age", clusters="village").second
+    half = stats.t.ppf(0.975, 7) * second["standard_error"]
+    assert second["upper"] - second["share"] == pytest.approx(half, rel=1e-6)
+    assert second["share"] - second["lower"] == pytest.approx(half, rel=1e-6)
 
 
 @pytest.mark.long
