@@ -204,6 +204,10 @@ FUNCTIONS = {
     "goodness_of_fit_test of a regression": lambda k, c, t: (
         models.goodness_of_fit_test(models.fit(t, c % 2, EPSILON, num_categories=2), t, c % 2, EPSILON).p_value
     ),
+    "fit of two samples": lambda k, c, t: models.fit(t, c % 2, CHEATING, sample=c // 2 % 2),
+    "fit of two samples, robust": lambda k, c, t: models.fit(
+        t, c % 2, CHEATING, sample=c // 2 % 2, weights=t, covariance="sandwich", nuisance=t
+    ),
     "fit_randomized_covariates": lambda k, c, t: models.fit_randomized_covariates(
         None, [(c // 2 % 2, RandomizedResponse(2, EPSILON))], c % 2, EPSILON, num_categories=2
     ),
@@ -266,7 +270,7 @@ FUNCTIONS = {
 REFUSED = {("vmap, explicit", name) for name in (
     "posterior", "fit_dirichlet", "fit_in_batches", "fit_outcome", "fit_randomized_covariates",
     "goodness_of_fit_test of a regression", "predict", "score_test", "independence_test of pairs",
-    "association", "odds_ratios", "contradiction_test",
+    "association", "odds_ratios", "contradiction_test", "fit of two samples", "fit of two samples, robust",
     "compliance", "unrelated_question", "debias of a channel", "reads subsets", "reads hadamard", "reads planes",
     "collect, subsets", "collect, hadamard", "collect, planes", "collect rounds, local hashing",
     "collect rounds, bit flipping",
