@@ -19,7 +19,6 @@ with (Θ H Θ + diag(θ∘s))·y = θ∘(ġ − λ̇) and Σ θ∘y = 0. On the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -58,7 +57,7 @@ LARGEST_LOG_FACTOR = 2.0
 MAX_NEWTON_STEPS = 200
 """Largest number of Newton steps. Rounding prevents a gap that these do not reach."""
 MOST_NUMBERS = 2**16
-"""Largest number of entries `[U, K]` of a lift whose maximum is by Newton's method: memory for each problem of a batch.
+"""Largest number of entries of a lift `[U, K]`, and of `[K, K]`, for a maximum by Newton's method: memory of a problem.
 """
 REFINING_STEPS = 6
 """Number of Newton steps in float32 after the tolerance, which is for one report: 1e-5 nats are 100 for 10⁷ reports."""
@@ -224,7 +223,7 @@ def acceleration_for(mixture: Mixture) -> Acceleration:
     Newton's method takes a dozen steps whatever the channel. In float32 it goes on below the smallest gap that float32
     can certify, which leaves several nats of 10⁷ reports.
     """
-    return "newton" if math.prod(mixture.lift.shape) <= MOST_NUMBERS else "anderson"
+    return "newton" if max(mixture.lift.shape) * mixture.num_categories <= MOST_NUMBERS else "anderson"
 
 
 def _checked(counts, epsilon, accelerate):

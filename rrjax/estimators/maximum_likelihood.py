@@ -42,9 +42,9 @@ def mle(counts: ArrayLike | Mixture, epsilon: ArrayLike | None = None) -> Float[
         θ_j = (c_j/τ − a_j)/d,    τ = S/(d + A).
 
     This serves survey designs. Equal a_j are randomized response: `mle_star`. For mixtures of other mechanisms it is
-    the limit of `ibu`, whose result has the certificate, in nats per report: by Newton's method up to 2¹⁶ kinds of
-    reports × categories. Beyond, in float32 with more than 10⁶ reports, it may be farther from the maximum than a
-    standard error; `ibu(…, accelerate="newton")`, or 64-bit mode, is nearer.
+    the limit of `ibu`, whose result has the certificate, in nats per report: by Newton's method up to 256 categories
+    and 2¹⁶ kinds of reports × categories. Beyond, in float32 with more than 10⁶ reports, it may be farther from the
+    maximum than a standard error; `ibu(…, accelerate="newton")`, or 64-bit mode, is nearer.
 
     Args:
         counts: A `Mixture`; or `[K]`, integers or floats, the reports of randomized response per category.

@@ -37,6 +37,8 @@ STIFFNESS = 900.0
 """Misfit, per user, of a table whose length is off by one; the misfit itself is then about one at most."""
 TINY = 1e-10
 """Smallest share of a cell; one of zero would never move."""
+LEAST_EXPECTED = 1e-18
+"""Smallest product of two margins, the square of which float32 holds: a derivative divides by it."""
 
 
 class Misfit(NamedTuple):
@@ -86,7 +88,7 @@ def through(table: Float[Array, "K L"], first: Float[Array, "U K"], second: Floa
 
 def lengths(table: Float[Array, "K L"]) -> Float[Array, " 2"]:
     """V and the root of the mutual information; near independence both grow in proportion to the deviation from it."""
-    expected = jnp.maximum(jnp.sum(table, axis=1)[:, None] * jnp.sum(table, axis=0), TINY**2)
+    expected = jnp.maximum(jnp.sum(table, axis=1)[:, None] * jnp.sum(table, axis=0), LEAST_EXPECTED)
     squares = jnp.sum((table - expected) ** 2 / expected) / (min(table.shape) - 1)
     nats = jnp.sum(table * jnp.log(jnp.maximum(table, TINY**2) / expected))
     # A root has no derivative at zero.
@@ -118,9 +120,10 @@ def nearest(
 
     def search(start):
         rows, columns = jnp.sum(start, axis=1), jnp.sum(start, axis=0)
-        # Not the start itself: an empty cell would hardly move.
+        # Not the start itself: an empty cell would hardly move, and an empty row or column has no curvature.
         part = 0.998 * jnp.minimum(length / lengths(start)[measure], 1)
-        return _searched(misfit, part * start + (1 - part) * rows[:, None] * columns, measure, length)
+        mixed = jnp.maximum(part * start + (1 - part) * rows[:, None] * columns, TINY)
+        return _searched(misfit, mixed, measure, length)
 
     tables, merits = lax.map(search, starts)
     best = tables[jnp.argmin(merits)]
@@ -161,7 +164,7 @@ def _searched(misfit, start, measure, length):
         new = new / jnp.sum(new)
         now = merit(new)
         best = jnp.where(now < least, new, best)
-        return number + 1, jnp.linalg.norm(change), multipliers, new, best, jnp.minimum(now, least)
+        return number + 1, jnp.linalg.norm(change), multipliers, new, best, jnp.where(now < least, now, least)
 
     def goes_on(state):
         return (state[0] < MOST_STEPS) & (state[1] > SHORTEST_STEP)

@@ -108,8 +108,23 @@ def _unfit(chosen: Scan, nameless: bool, first: int, last: int) -> DataError:
 
 
 def users_of(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:
-    """The names of the users of each round, in the order of its rows."""
-    return [read_users(source, metadata.user or "") for source in rounds.values()]
+    """The names of the users of each round, in the order of its rows.
+
+    `DataError` for users with reports of several memos: their permanent answers to one value are as many.
+    """
+    users, known = [read_users(source, metadata.user or "") for source in rounds.values()], {}
+    for source, names in zip(rounds.values(), users, strict=True):
+        own = source.metadata()
+        if own is not None and own.collection is not None:
+            known.setdefault(own.collection, set()).update(names.tolist())
+    if number := sum(map(len, known.values())) - len(set().union(*known.values())):
+        raise DataError(
+            f"{f'{number:,} users have' if number > 1 else 'a user has'} reports of several memos, each with a "
+            "permanent answer of its own, which spends ε∞ again. Estimate the rounds of each memo by themselves.",
+            file=next(iter(rounds.values())).files()[0],
+            value=number,
+        )
+    return users
 
 
 def reports_per_user(users: list[np.ndarray]) -> np.ndarray:

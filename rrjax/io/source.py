@@ -70,9 +70,18 @@ class _Listing:
     def files(self) -> tuple[str, ...]:
         return tuple(self.stamps)
 
-    @cached_property
+    @property
     def stamps(self) -> dict[str, tuple[int, int, int] | None]:
         """The stamp of each file when it was listed."""
+        return self._listed[0]
+
+    @property
+    def real_files(self) -> tuple[str, ...]:
+        """The files, each with its folder when it was listed, and links resolved."""
+        return self._listed[1]
+
+    @cached_property
+    def _listed(self):
         names: dict[str, str] = {}  # each file, and the path or pattern that named it
         for path in self.paths:
             for file in _matching(path):
@@ -97,7 +106,7 @@ class _Listing:
                 "of them. If different people did answer alike, in the same order, make one file of the two.",
                 file=file,
             )
-        return {file: stamp_of(file) for file in names}
+        return {file: stamp_of(file) for file in names}, tuple(map(os.path.realpath, names))
 
     @cached_property
     def metadata(self) -> dict[str, Metadata]:
@@ -196,6 +205,11 @@ class Source:
         """
         return self._listing.files
 
+    @property
+    def real_files(self) -> tuple[str, ...]:
+        """The files, each with its folder when it was listed, and links resolved."""
+        return self._listing.real_files
+
     def check_unchanged(self) -> None:
         """Raises `DataError` if a file was changed or replaced since it was listed."""
         for file in self.files():
@@ -292,6 +306,11 @@ class FrameSource(Source):
     def files(self) -> tuple[str, ...]:
         """The name in messages."""
         return self._listing.paths
+
+    @property
+    def real_files(self) -> tuple[str, ...]:
+        """None: a frame is no file."""
+        return ()
 
     def check_unchanged(self) -> None:
         """Nothing: a frame has no stamp."""

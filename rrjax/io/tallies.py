@@ -353,7 +353,7 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     users, the rates, the fingerprint of the domain and the mechanism.
 
     Args:
-        path: A .parquet file.
+        path: A .parquet file; a tally that it holds is replaced.
         tally: The tally.
         mechanism: Mechanism of the reports, of `rrjax.mechanisms.MECHANISMS`. None stores only the rates.
 

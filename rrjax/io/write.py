@@ -526,7 +526,7 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
     """The path of a file to write, with links resolved; `over` are kinds of files (`kind_of`) that it may replace.
 
     Raises:
-        Contradiction: The file is an input (`protecting`), under whatever name, is of another such kind,
+        Contradiction: The file is an input (`protecting`), under whatever name, is of another kind in `_KEPT`,
             or is there although it is to be new (`creating`).
         DataError: No file can be there.
     """

@@ -17,6 +17,7 @@ from rrjax.mechanisms import Channel, RandomizedResponse
 from rrjax.models.logistic import Data, on_coefficients, posteriors, slope_of
 from rrjax.models.loss import Law, MechanismOrEpsilon, rows_of
 from rrjax.models.results import (
+    MOST_ROUNDING,
     FitError,
     Regression,
     Units,
@@ -33,8 +34,6 @@ from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
 from rrjax.numerics.solvers import cholesky_factor, cholesky_solve
 
 NUM_GROUPS = 10
-MOST_ROUNDING = 0.5
-"""Largest rounding of a likelihood ratio statistic that is tested."""
 _NUM_DRAWS = 8
 """Number of reports drawn for each user, for mechanisms with too many possible reports to sum over."""
 

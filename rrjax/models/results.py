@@ -23,6 +23,8 @@ from rrjax.numerics.sums import log_sum
 
 Family: TypeAlias = Literal["normal", "binary", "counts"]
 
+MOST_ROUNDING = 0.5
+"""Largest rounding of a likelihood ratio statistic that is tested."""
 _MOST_CLUSTERS = 10_000
 """Degrees of freedom beyond which χ² replaces F: p-values of 1e-6 and more differ by less than 2 %."""
 

@@ -44,6 +44,7 @@ from rrjax.models.regression import (
     sandwich,
 )
 from rrjax.models.results import (
+    MOST_ROUNDING,
     FitError,
     Regression,
     as_clusters,
@@ -63,6 +64,10 @@ _AT_BOUNDARY = 1e-5
 """A constant second share counts as zero below it, and as one above its complement: its log-odds diverge there."""
 _NOBODY = -60.0
 """Log-odds of a second share of zero."""
+_NOTHING_KNOWN = 0.5
+"""Standard error of a second share from which on the answers say nothing about it."""
+_LONGEST = 2.0
+"""Largest change of standardized coefficients by a step."""
 _CONTRADICTION = 0.01
 """p-value of the test of fit up to which an error names it as the cause."""
 _FARTHEST, _HALVINGS = 64.0, 22
@@ -91,9 +96,10 @@ class TwoSampleRegression(Regression):
         nuisance_coefficients: `[M]`, coefficients of its log-odds, the intercept first.
         nuisance_standard_errors: `[M]`, their standard errors.
         statistic: Scalar, twice the log-likelihood with a constant second share less that without it. With a sandwich
-            divided by how many times as large the variance of its score is as without weights and clusters.
+            divided by how many times as large the variance of its score is as without weights and clusters. NaN where
+            rounding moves it by more than 0.5: in float32, with weights that are counts of some hundred thousand.
         p_value: Scalar, of the hypothesis that everybody follows the rule; with clusters by F. NaN for the unrelated
-            question.
+            question. A strong prior (`ridge` of 1 or more) changes its size: .10 in place of .05 was seen.
         state: For profiles: the standardized coefficients of both shares, the matrix that turns them into those on the
             covariates as given, the precision of their prior, and the data.
     """
@@ -248,9 +254,10 @@ def _maximum(frame, offset, start, given, tol):
         observed, complete = (matmul(frame.T, each, frame) + held for each in (view.observed, view.complete))
         return view._replace(slope=matmul(frame.T, view.slope), observed=observed, complete=complete)
 
-    state = solvers.ascended(look, start, tol, MOST_STEPS["newton"])
+    state = solvers.ascended(look, start, tol, MOST_STEPS["newton"], _LONGEST)
     logs = state.view.log_probabilities[: len(data.weights)]
-    return offset + matmul(frame, state.parameters), state.view._replace(log_probabilities=logs), state.num_iters
+    view = state.view._replace(log_probabilities=logs)
+    return offset + matmul(frame, state.parameters), view, state.num_iters, state.converged
 
 
 def _start(counts, table):
@@ -275,7 +282,7 @@ def _fitted(given, units, counts, table, clusters, static):
     # so that the test compares the other two.
     frames = jnp.stack([jnp.where(jnp.arange(count) < most, unit, 0) for most in (count, size + 1, size)])
     offsets = jnp.stack([nowhere, nowhere, nowhere.at[size].set(_NOBODY)])
-    points, views, num_iters = lax.map(
+    points, views, num_iters, found = lax.map(
         lambda each: _maximum(each[0], each[1], start, (prior, data), tol), (frames, offsets)
     )
     point, view, logits = points[0], jax.tree.map(lambda leaf: leaf[0], views), _logits(points[0], data)
@@ -291,6 +298,7 @@ def _fitted(given, units, counts, table, clusters, static):
     both = free[:, None] * free
     covariance = solvers.cholesky_solve(solvers.cholesky_factor(view.observed * both + jnp.diag(1 - free)), unit)
     gap = matmul(view.slope * free, covariance, view.slope * free) / 2
+    gap = gap + jnp.where(held, _gap_at_boundary(point, data, jnp.round(share)), 0)
     if robust:
         slopes = data.weights[:, None] * jax.vmap(jax.grad(_log_chance))(logits, data.chance)
         scores = jnp.concatenate([slopes[:, :1] * data.covariates, slopes[:, 1:] * data.nuisance], axis=1) * free
@@ -300,9 +308,14 @@ def _fitted(given, units, counts, table, clusters, static):
     zero = jnp.where(usable, jnp.zeros((), back.dtype), jnp.nan)
     own, own_back = zero + jnp.where(held, jnp.nan, covariance[size:, size:]), back[size:, size:]
     slope = jax.vmap(mean, 1)(data.nuisance * (sigmoid(logits[:, 1]) * sigmoid(-logits[:, 1]))[:, None])
+    error = jnp.sqrt(matmul(slope, own, slope))
+    # The log-odds of a constant second share near zero may have any error: that of the share itself is small.
+    second = held | (error < _NOTHING_KNOWN) if count == size + 1 else errors[size:] < LARGEST_STANDARD_ERROR
     statistic, tested = jnp.maximum(2 * accurate_sum(logs[1] - logs[2]), 0), zero if follows else jnp.nan
     inflation = _inflation(points[2], data, prior, clusters, num_clusters) if robust else zero + 1
-    statistic = statistic / inflation
+    rounding = rounding_of(logs[0], data.weights)
+    told = (rounding / inflation <= MOST_ROUNDING) & found[1] & found[2]
+    statistic = jnp.where(told, statistic / inflation, jnp.nan)
     nobody = sigmoid(points[1, size]) < _AT_BOUNDARY
     without = mean(sigmoid(-_logits(points[2], data)[:, 0]))
     result = TwoSampleRegression(
@@ -313,28 +326,47 @@ def _fitted(given, units, counts, table, clusters, static):
         gain=accurate_sum(logs[0] - data.weights * jax.vmap(_log_chance)(0 * logits, data.chance)),
         gap=gap,
         num_iters=num_iters[0],
-        # The log-odds of a constant second share near zero may have any error: the share itself has a small one.
-        converged=(gap <= tol)
-        & jnp.all(errors[: count if count > size + 1 else size] < LARGEST_STANDARD_ERROR)
-        & usable,
+        converged=(gap <= tol) & jnp.all(errors[:size] < LARGEST_STANDARD_ERROR) & jnp.all(second) & usable,
         num_users=number,
         intercept=intercept,
         robust=robust,
         num_clusters=num_clusters,
-        rounding=rounding_of(logs[0], data.weights),
+        rounding=rounding,
         naive=tested + matmul(back[:size, :size], points[2, :size, None]),
         nuisance=zero + share,
-        nuisance_error=jnp.sqrt(matmul(slope, own, slope)),
+        nuisance_error=error,
         nuisance_coefficients=zero + matmul(own_back, point[size:]),
         nuisance_standard_errors=jnp.sqrt(jnp.diagonal(matmul(own_back, own, own_back.T))),
         statistic=tested + statistic,
         p_value=tested
         + jnp.where(
-            nobody, 1, _all_comply(statistic, without, jnp.sum(counts, axis=1) / inflation, table[::2], num_clusters)
+            nobody & told,
+            1,
+            _all_comply(statistic, without, jnp.sum(counts, axis=1) / inflation, table[::2], num_clusters),
         ),
         state=(zero + point, back, prior, data),
     )
     return result, errors
+
+
+def _slopes(point, data: _Data, share):
+    """The derivatives of the log-probabilities `[N, 2]` in the first log-odds, and in a constant second share."""
+
+    def log_chance(pair, chance):
+        logit, share = pair
+        return jnp.log(
+            matmul(jnp.stack([_share(-logit), _share(logit)]), matmul(chance, jnp.stack([1 - share, share])))
+        )
+
+    logits = matmul(data.covariates, point[: data.covariates.shape[1]])
+    return jax.vmap(jax.grad(log_chance))(jnp.stack([logits, jnp.full_like(logits, share)], axis=1), data.chance)
+
+
+def _gap_at_boundary(point, data, share):
+    """About what the log-likelihood gains where a second share of zero, or one, moves inside; zero at a maximum."""
+    slopes = _slopes(point, data, share)[:, 1]
+    inwards = accurate_sum(data.weights * slopes) * (1 - 2 * share)
+    return jnp.maximum(inwards, 0) ** 2 / (2 * jnp.sum(data.weights * slopes**2))
 
 
 def _inflation(point, data: _Data, prior, clusters, num_clusters):
@@ -343,16 +375,7 @@ def _inflation(point, data: _Data, prior, clusters, num_clusters):
     Divided by it, the likelihood ratio has the law of χ²₁ in samples with weights and clusters (Rao and Scott, "On
     chi-squared tests for multiway contingency tables with cell proportions estimated from survey data", 1984).
     """
-    size = data.covariates.shape[1]
-
-    def log_chance(pair, chance):
-        logit, share = pair
-        return jnp.log(
-            matmul(jnp.stack([_share(-logit), _share(logit)]), matmul(chance, jnp.stack([1 - share, share])))
-        )
-
-    pairs = jnp.stack([matmul(data.covariates, point[:size]), jnp.zeros_like(data.weights)], axis=1)
-    slopes = jax.vmap(jax.grad(log_chance))(pairs, data.chance)
+    size, slopes = data.covariates.shape[1], _slopes(point, data, 0.0)
     each = jnp.concatenate([slopes[:, :1] * data.covariates, slopes[:, 1:]], axis=1)
     scores, precision = data.weights[:, None] * each, jnp.append(prior[:size], 0)
     factor = solvers.cholesky_factor(solvers.regularized(matmul(scores.T, each), precision))
@@ -390,7 +413,7 @@ def _profile(result: TwoSampleRegression, quantile):
 
         def is_within(distance):
             offset = unit[:, place] * ((centre + step * distance) / row[place])
-            _, view, _ = _maximum(frame, offset, point, (prior, data), _tolerance(data.weights))
+            _, view, *_ = _maximum(frame, offset, point, (prior, data), _tolerance(data.weights))
             return 2 * accurate_sum(best - view.log_probabilities) < quantile**2
 
         most = jnp.asarray(_FARTHEST, point.dtype)

@@ -299,15 +299,26 @@ class State(NamedTuple):
 
 
 def ascended(
-    look: Callable[[Float[Array, " P"]], View], start: Float[Array, " P"], tol: Float[Array, ""], max_iters: int
+    look: Callable[[Float[Array, " P"]], View],
+    start: Float[Array, " P"],
+    tol: Float[Array, ""],
+    max_iters: int,
+    longest: float | None = None,
 ) -> State:
-    """Maximizes a likelihood with hidden values; `look` gives its `View` at parameters."""
+    """Maximizes a likelihood with hidden values; `look` gives its `View` at parameters.
+
+    No step moves a parameter by more than `longest`: where the likelihood levels off far from its maximum, as in the
+    log-odds of a share, one long step that gains by another parameter would end the search there.
+    """
 
     def step(state):
         view, damping = state.view, state.damping
         mixed = (1 - damping) * view.observed + damping * view.complete
         system = jnp.where(damping < 1, mixed, damping * view.complete)
         change, gap, new = _step(system, view.slope, state.parameters)
+        if longest is not None:
+            most = jnp.max(jnp.abs(new - state.parameters))
+            new = state.parameters + (new - state.parameters) * (longest / jnp.maximum(most, longest))
         new_view = look(new)
         # User by user: near the maximum the difference of two sums loses its digits.
         gain = accurate_sum(new_view.log_probabilities - view.log_probabilities) + (new_view.log_prior - view.log_prior)

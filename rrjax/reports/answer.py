@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from rrjax.io.source import Source
 
 _MATH = {
     "●": "bullet",
@@ -208,7 +209,8 @@ class Answer:
 
         Raises:
             DataError: Another format, or a file that cannot be written.
-            Contradiction: The file holds the reports of this answer, other reports, a memo or a tally.
+            Contradiction: The file is one that the reports or the truth were read from, or holds other reports, a memo
+                or a tally.
             MissingPackage: .tex without tabulate, or .xlsx without XlsxWriter.
 
         Example:
@@ -219,7 +221,8 @@ class Answer:
             ...     pathlib.Path(folder, "shares.csv").read_text().splitlines()[0]
             'label,count,closest,likeliest,lower,upper,discovered'
         """
-        with protecting(dict.fromkeys(self._files, "holds the reports of this answer")):
+        files = [file for source in self._sources if source is not None for file in source.real_files]
+        with protecting(dict.fromkeys(files, "is an input of this answer")):
             if table_suffix(path, people=True) != ".tex":
                 write_table(path, self.columns)
                 return
@@ -228,10 +231,9 @@ class Answer:
                 aside.write_text(text, "utf-8")
 
     @property
-    def _files(self) -> Sequence[str]:
-        """The files that the reports were read from."""
-        source = getattr(self.reports, "source", None)
-        return () if source is None else source.files()
+    def _sources(self) -> list[Source | None]:
+        """What the reports, and all that they are compared with, were read from."""
+        return [getattr(getattr(self, "reports", None), "source", None)]
 
     def to_pandas(self) -> Any:
         """The whole table as a data frame of pandas.

@@ -80,6 +80,12 @@ class Comparison(Answer):
     level: float
     """Confidence level of the intervals in the figure."""
     notes: Sequence[str] = ()
+    true: Source | None = None
+    """The file of the truth."""
+
+    @property
+    def _sources(self):
+        return [self.reports.source, self.true]
 
     @property
     def shown(self) -> list[Estimate]:
@@ -209,13 +215,15 @@ def compared(
         names = [name for name in every if reports.arguments_for(ESTIMATORS[name]) is not None]
     for name in names:
         check_estimator(name, "estimators")
+    truth = with_source(truth)
     shares = None if truth is None else true_shares(truth, reports.counted.domain, reports.shares_in)
     tasks = [partial(estimated, reports, name, "estimators") for name in dict.fromkeys(names)]
     *estimates, _ = side_by_side([*tasks, partial(check_contradictions, reports)])
     with jax.enable_x64(True):
         errors = None if shares is None else [_errors(each, shares) for each in estimates]
     notes = of_order(reports, ORDERED) if any(ESTIMATORS[name].ordered for name in names) else []
-    return Comparison(reports, estimates, shares, errors, level, notes)
+    true = truth if isinstance(truth, Source) else None
+    return Comparison(reports, estimates, shares, errors, level, notes, true)
 
 
 def _errors(estimate: Estimate, truth: np.ndarray) -> dict[str, float]:
@@ -229,12 +237,17 @@ def _distances(theta, truth):
     return {name: measure(theta, truth, None, None) for name, measure in measures.items() if measure is not None}
 
 
+def with_source(truth: Any) -> Any:
+    """A truth, where it is a file its source."""
+    return Source(truth).confidential() if isinstance(truth, str | os.PathLike) else truth
+
+
 def true_shares(
-    truth: Truth, domain: Domain, read: Callable[[Source], np.ndarray], argument: str = "truth"
+    truth: Truth | Source, domain: Domain, read: Callable[[Source], np.ndarray], argument: str = "truth"
 ) -> np.ndarray:
     """The shares of all categories, `[K]`, float64; `read` reads those in a file. No message repeats a value."""
-    if isinstance(truth, str | os.PathLike):
-        return read(Source(truth).confidential())
+    if isinstance(truth := with_source(truth), Source):
+        return read(truth)
     if (named := by_label(truth, domain)) is not None:
         amounts = [named.pop(str(label), 0) for label in domain.labels()]
         if named:

@@ -72,9 +72,8 @@ class Difference(Answer):
         return self.sides[0][0]
 
     @property
-    def _files(self):
-        sources = [each.source for side in self.sides for each in side]
-        return [file for source in sources if source is not None for file in source.files()]
+    def _sources(self):
+        return [each.source for side in self.sides for each in side]
 
     @property
     def _table(self):

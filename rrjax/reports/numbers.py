@@ -18,7 +18,7 @@ from rrjax.io.numbers import NumberReports
 from rrjax.io.source import Source
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
-from rrjax.reports.comparison import true_shares
+from rrjax.reports.comparison import true_shares, with_source
 from rrjax.reports.kind import Kind
 from rrjax.reports.parameters import check_epsilon, check_true
 from rrjax.reports.reading import in_float64
@@ -194,14 +194,15 @@ class Numbers(Kind):
         thetas = {name: self._theta(name) for name in ESTIMATORS_OF_NUMBERS}
         if truth is None:
             return NumberComparison(self, thetas, None, {})
-        shares = true_shares(truth, self.counted.metadata.domain, self.shares_in)
+        given: Any = with_source(truth)
+        shares = true_shares(given, self.counted.metadata.domain, self.shares_in)
         width = float(self.middles[1] - self.middles[0])
         distances = {"wasserstein": partial(metrics.wasserstein, width=width), "kolmogorov": metrics.kolmogorov}
         errors = {
             name: {metric: float(distance(theta, shares)) for metric, distance in distances.items()}
             for name, theta in thetas.items()
         }
-        return NumberComparison(self, thetas, shares, errors)
+        return NumberComparison(self, thetas, shares, errors, given if isinstance(given, Source) else None)
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
         """The shares of the true numbers in files, `[K]`."""
@@ -361,6 +362,12 @@ class NumberComparison(Answer):
     """`[K]`, true shares."""
     errors: dict[str, dict[str, float]]
     """The distances of each estimate from the truth, by metric; empty if it is not known."""
+    true: Source | None = None
+    """The file of the truth."""
+
+    @property
+    def _sources(self):
+        return [self.reports.source, self.true]
 
     @property
     def _table(self):

@@ -72,6 +72,7 @@ class SeparateColumns(Kind):
         """
         if name not in self.loaded:
             self.loaded[name] = read_source(dataclasses.replace(self.source, column=name), None, None)
+            self.source.check_unchanged()  # its metadata were read with the first column
         return self.loaded[name]
 
     def about(self, columns: str | Sequence[str] | None, flag: str) -> SeparateColumns:

@@ -174,6 +174,10 @@ class Test(Answer):
         return [*own, *self.notes]
 
     @property
+    def _sources(self):
+        return [each.source for each in self.collections]
+
+    @property
     def columns(self) -> dict[str, np.ndarray]:
         """A row for each test: the fields of an `Outcome`; an empty text where no category differs most."""
         rows = [{**vars(each), "category": each.category or ""} for each in self.outcomes]

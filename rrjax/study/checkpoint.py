@@ -125,13 +125,15 @@ class Checkpoint:
     def _check_own(self) -> None:
         """Refuses a folder whose files have the names of those of a study, and are of something else."""
         for file, field in ((self.folder / "study.json", "order"), (self.folder / _RUNS, "seconds")):
+            text = _content(file) if file.exists() else None
             try:
-                foreign = file.exists() and field not in dict(json.loads(_content(file)))
-            except (ValueError, TypeError):
+                foreign = text is not None and field not in dict(json.loads(text))
+            except (ValueError, TypeError, RecursionError):
                 foreign = True
             if foreign:
                 raise StudyError(
-                    f"{file} is not of a study, and would be replaced: choose another folder, or rename the file",
+                    f"{file} is not of a study, or is damaged, and would be replaced: choose another folder, or rename "
+                    "the file",
                     argument="folder",
                     file=file,
                 )

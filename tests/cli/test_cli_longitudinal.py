@@ -245,6 +245,15 @@ def test_rounds_of_two_memos_are_told(week):
     assert None not in (first[0], second[0])
     alike, mixed = (rrjax.read(files) for files in (["a1.parquet", "a2.parquet"], ["a1.parquet", "b2.parquet"]))
     assert len(mixed.warnings) == len(alike.warnings) + 1
+    # What they spend was said to be as with one permanent answer.
+    with refused(error=io.DataError, file="a1.parquet", value=2):
+        mixed.shares()
+    assert alike.shares().loss.most == 2
+    Path("day9.csv").write_text("id,app\nv1,maps\nv2,news\n")
+    collected("c.parquet", "c1.parquet")
+    collected("c.parquet", "c2.parquet")
+    assert rrjax.read(["a1.parquet", "c2.parquet"]).shares().loss.most == 1  # other users
+    Path("day9.csv").write_text("id,app\nu1,maps\nu2,news\n")
     metadata, rounds = io.read_metadata("a1.parquet"), {1: io.Source("a1.parquet")}
     loss = PrivacyLoss(metadata, np.ones(2, np.int64))
     assert spent(loss, rounds, Path("a.parquet"))

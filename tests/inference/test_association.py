@@ -168,6 +168,20 @@ def test_a_category_without_reports_changes_nothing(second):
         np.testing.assert_allclose(other, one, rtol=0.03)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("size", [3, 4, 8, 13])
+def test_categories_without_reports_in_both_columns(size):
+    """A search for tables ended at once where a row and a column were empty, so that every table had every V."""
+    counts = np.zeros((size, size), int)
+    counts[:2, :2] = [[1500, 1000], [500, 2000]]
+    found = association(jax.random.key(0), counts, Product([rrjax.mechanisms.Direct(size)] * 2), num_draws=199)
+    v, nats = float(cramers_v(counts / 5000)), float(mutual_information(counts[:2, :2] / 5000))
+    assert float(found.cramers_v.value) == pytest.approx(v, rel=0.05)
+    assert 0.9 * v < float(found.cramers_v.lower) < v < float(found.cramers_v.upper)
+    assert float(found.mutual_information.value) == pytest.approx(nats, rel=0.03)
+    assert float(found.mutual_information.lower) < nats < float(found.mutual_information.upper) < 1.3 * nats
+
+
 @pytest.mark.long
 def test_a_single_user_says_nothing():
     found = association(jax.random.key(0), [[1, 0], [0, 0]], Product([rrjax.RandomizedResponse(2, 1.0)] * 2))

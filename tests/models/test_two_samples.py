@@ -211,6 +211,25 @@ def test_a_second_share_near_zero_is_no_obstacle():
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("seed", [43, 94, 182, 219])
+def test_a_small_second_share_is_not_taken_for_zero(seed):
+    """One long step ended the search at a share of zero, with p = 1."""
+    rng, number = np.random.default_rng(seed), 3000
+    x, sample = rng.normal(size=2 * number), np.repeat([0, 1], number)
+    yes = complying(expit(-0.5 + 0.7 * x), 0.036, np.where(sample == 0, 0.15, 0.85), 0.85, 0.5)
+    answers = (rng.random(2 * number) >= yes).astype(int)
+    design = mechanisms.AnchoredCrosswise(0.15, 0.15)
+    found = fit(x, answers, design, sample=sample)
+    assert 0.03 < float(found.nuisance) < 0.05
+    assert float(found.p_value) < 0.05
+    own = fit(x, answers, design, sample=sample, nuisance=x)  # its test is of a constant share
+    np.testing.assert_allclose(own.p_value, found.p_value, rtol=0.05)
+    if not X64:  # rounding moves the statistic by more than one
+        many = fit(x, answers, design, sample=sample, weights=np.full(2 * number, 1e5))
+        assert np.isnan(many.p_value)
+
+
+@pytest.mark.full
 def test_tests_of_covariates():
     covariates, answers, sample, _ = population("protection")
     noise = np.random.default_rng(9).normal(size=(len(answers), 1)).astype(FLOAT)

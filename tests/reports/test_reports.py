@@ -312,19 +312,29 @@ def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", ["in.csv", "link.csv"])
-def test_an_answer_is_not_written_over_its_reports(tmp_path, name):
+def test_an_answer_is_not_written_over_its_reports(tmp_path, monkeypatch, name):
     """A file of CSV has no metadata that tells what it is."""
     files = [tmp_path / each for each in ("in.csv", "other.csv")]
     for file in files:
         file.write_text("a\nx\ny\nx\n")
     (tmp_path / "link.csv").symlink_to(files[0])
     first, second = (rrjax.read(file, column="a", epsilon=1.0, domain=["x", "y"]) for file in files)
-    for answer in (first.shares(), rrjax.reports.test_difference(second, first)):
+    answers = [
+        first.shares(), rrjax.reports.test_difference(second, first), first.test_fit(), second.compare(files[0]),
+    ]  # fmt: skip
+    for answer in answers:
         with refused(error=rrjax.data.errors.Contradiction, file=str(tmp_path / name)):
             answer.write(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    relative = rrjax.read("in.csv", column="a", epsilon=1.0, domain=["x", "y"]).shares()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    with refused(error=rrjax.data.errors.Contradiction, file=f"../{name}"):
+        relative.write(f"../{name}")
     assert files[0].read_text() == "a\nx\ny\nx\n"
-    first.shares().write(tmp_path / "out.csv")
-    first.shares().write(tmp_path / "out.csv")  # its own table is no report
+    for answer in [*answers, rrjax.plan(num_categories=4, num_users=100, epsilon=1.0)]:
+        for _ in range(2):  # its own table is no input
+            answer.write(tmp_path / "out.csv")
 
 
 ODD = ["50%_#${}~^&", "[18,30)", "*", "a\\b\tc"]
@@ -532,6 +542,19 @@ def test_an_answer_does_not_depend_on_the_questions_before():
     first, second = (rrjax.Reports.of_counts([400, 300, 300], 1.0) for _ in range(2))
     assert not second.contradicted
     assert first.test_fit(draws=19).to_dict() == second.test_fit(draws=19).to_dict()
+
+
+@pytest.mark.long
+def test_columns_of_a_file_that_was_replaced_are_refused(invoke):
+    """They had the ε of the file before."""
+    Path("v.csv").write_text("a,b\n" + "0,1\n1,1\n0,0\n" * 30)
+    line = ("randomize", "v.csv", "--apart", "--column", "a", "--column", "b", "--domain", "0:1", "--domain", "0:1")
+    for epsilon, out in ((6, "r.parquet"), (0.2, "other.parquet")):
+        invoke.done(*line, "--epsilon", epsilon, "--seed", "1", "--out", out)
+    reports = rrjax.read("r.parquet")
+    Path("other.parquet").replace("r.parquet")
+    with refused(error=rrjax.io.DataError, file="r.parquet"):
+        reports.column("a")
 
 
 @pytest.mark.full
