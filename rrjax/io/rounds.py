@@ -107,21 +107,33 @@ def _unfit(chosen: Scan, nameless: bool, first: int, last: int) -> DataError:
     return error_at(chosen, last, problem)
 
 
+def memos_of(sources: Iterable[Source]) -> dict[str, str]:
+    """The memo of each file, by the random text that its rounds carry; without files of earlier versions."""
+    told = {file: Source(file).metadata() for source in sources for file in source.files()}
+    return {file: own.collection for file, own in told.items() if own is not None and own.collection is not None}
+
+
 def users_of(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:
     """The names of the users of each round, in the order of its rows.
 
     `DataError` for users with reports of several memos: their permanent answers to one value are as many.
     """
-    users, known = [read_users(source, metadata.user or "") for source in rounds.values()], {}
-    for source, names in zip(rounds.values(), users, strict=True):
-        own = source.metadata()
-        if own is not None and own.collection is not None:
-            known.setdefault(own.collection, set()).update(names.tolist())
-    if number := sum(map(len, known.values())) - len(set().union(*known.values())):
+    column, memos = metadata.user or "", memos_of(rounds.values())
+    users = [read_users(source, column) for source in rounds.values()]
+    if len({*memos.values()}) < 2:
+        return users
+    of: dict[str, str] = {}
+    several = {}
+    for file, memo in memos.items():
+        for name in read_users(Source(file), column).tolist():
+            if of.setdefault(name, memo) != memo:
+                several.setdefault(name, file)
+    if several:
+        number = len(several)
         raise DataError(
             f"{f'{number:,} users have' if number > 1 else 'a user has'} reports of several memos, each with a "
             "permanent answer of its own, which spends ε∞ again. Estimate the rounds of each memo by themselves.",
-            file=next(iter(rounds.values())).files()[0],
+            file=next(iter(several.values())),
             value=number,
         )
     return users

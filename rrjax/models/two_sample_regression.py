@@ -298,7 +298,7 @@ def _fitted(given, units, counts, table, clusters, static):
     both = free[:, None] * free
     covariance = solvers.cholesky_solve(solvers.cholesky_factor(view.observed * both + jnp.diag(1 - free)), unit)
     gap = matmul(view.slope * free, covariance, view.slope * free) / 2
-    gap = gap + jnp.where(held, _gap_at_boundary(point, data, jnp.round(share)), 0)
+    gap = gap + jnp.where(held, _gap_at_boundary(point, data, share), 0)
     if robust:
         slopes = data.weights[:, None] * jax.vmap(jax.grad(_log_chance))(logits, data.chance)
         scores = jnp.concatenate([slopes[:, :1] * data.covariates, slopes[:, 1:] * data.nuisance], axis=1) * free
@@ -363,9 +363,9 @@ def _slopes(point, data: _Data, share):
 
 
 def _gap_at_boundary(point, data, share):
-    """About what the log-likelihood gains where a second share of zero, or one, moves inside; zero at a maximum."""
+    """About what the log-likelihood gains where a second share near zero, or one, moves inside; zero at a maximum."""
     slopes = _slopes(point, data, share)[:, 1]
-    inwards = accurate_sum(data.weights * slopes) * (1 - 2 * share)
+    inwards = accurate_sum(data.weights * slopes) * jnp.where(share < 0.5, 1, -1)
     return jnp.maximum(inwards, 0) ** 2 / (2 * jnp.sum(data.weights * slopes**2))
 
 

@@ -232,7 +232,7 @@ class Answer:
 
     @property
     def _sources(self) -> list[Source | None]:
-        """What the reports, and all that they are compared with, were read from."""
+        """What the reports and the truth were read from."""
         return [getattr(getattr(self, "reports", None), "source", None)]
 
     def to_pandas(self) -> Any:

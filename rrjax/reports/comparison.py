@@ -238,8 +238,9 @@ def _distances(theta, truth):
 
 
 def with_source(truth: Any) -> Any:
-    """A truth, where it is a file its source."""
-    return Source(truth).confidential() if isinstance(truth, str | os.PathLike) else truth
+    """A truth, where it is a file its source, whose values no message repeats."""
+    source = Source(truth) if isinstance(truth, str | os.PathLike) else truth
+    return source.confidential() if isinstance(source, Source) else truth
 
 
 def true_shares(

@@ -20,7 +20,7 @@ from rrjax.io.labels import as_domain, label_text
 from rrjax.io.rows import Pairs, count_pairs
 from rrjax.io.source import Source, copies
 from rrjax.reports import form
-from rrjax.reports.comparison import read_truth, true_shares
+from rrjax.reports.comparison import read_truth, true_shares, with_source
 from rrjax.reports.kind import Kind
 from rrjax.reports.reading import check_round, in_float64, read_source
 from rrjax.reports.reports import Reports
@@ -57,11 +57,13 @@ def fit_of(reports: Reports, theta: Truth | None, simulation: Simulation) -> Tes
     """See `Reports.test_fit`."""
     check_size(reports.num_reports)
     check_contradictions(reports)
+    given: Any = with_source(theta)
+    true = given if isinstance(given, Source) else None
     if theta is not None:
         read = partial(read_truth, counts=None, reports=reports, argument="theta")
-        theta = true_shares(theta, reports.counted.domain, read, "theta")
+        theta = true_shares(given, reports.counted.domain, read, "theta")
     if reports.tallied is not None:
-        return Test([_of_tally(reports, theta, simulation)], simulation, [reports])
+        return Test([_of_tally(reports, theta, simulation)], simulation, [reports], true=true)
     simulation, notes = simulation.bounded(reports.num_categories)
     counts, key, arguments = (reports.counts, reports.epsilon), simulation.key, simulation.arguments
     pearson = inference.goodness_of_fit_test(key, *counts, theta, **arguments)
@@ -82,7 +84,7 @@ def fit_of(reports: Reports, theta: Truth | None, simulation: Simulation) -> Tes
         simulation.outcome(question, result, if_so, UNSUSPICIOUS, least)
         for (question, if_so), result in ((asked, ratio), (looked, pearson))
     ]
-    return Test(outcomes, simulation, [reports], notes)
+    return Test(outcomes, simulation, [reports], notes, true=true)
 
 
 def _of_tally(reports: Reports, theta: np.ndarray | None, simulation: Simulation) -> Outcome:

@@ -21,7 +21,7 @@ from rrjax.estimators.names import CLOSEST
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
 from rrjax.io.metadata import Metadata
 from rrjax.io.numbers import of_numbers
-from rrjax.io.rounds import reports_of_users, reports_per_user, users_of
+from rrjax.io.rounds import memos_of, reports_of_users, reports_per_user, users_of
 from rrjax.io.source import Source
 from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS, ByRespondent
@@ -462,7 +462,7 @@ class Rounds(Parts):
     @property
     def warnings(self) -> list[str]:
         """Those of the rounds; and one where they are of several memos, as far as their files say so."""
-        memos = {getattr(each.counted.metadata, "collection", None) for each in self.parts.values()} - {None}
+        memos = {*memos_of(each.files for each in self.parts.values()).values()}
         told = (
             f"The rounds are of {len(memos)} memos, so of different collections: a user of several spends ε∞ in each."
         )

@@ -15,6 +15,7 @@ from rrjax import inference
 from rrjax.data.errors import DataError, check_rate, for_commands, option, refusal
 from rrjax.data.tally import Tally
 from rrjax.inference.marginal_tests import CategoryTest, alike, num_tests_of
+from rrjax.io.source import Source
 from rrjax.io.tallies import as_jax_integers
 from rrjax.numerics.programs import program
 from rrjax.reports import form
@@ -159,6 +160,8 @@ class Test(Answer):
     about: str = ""
     """What was tested, in a sentence, where there are no collections."""
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
+    true: Source | None = None
+    """The file of the distribution that was tested."""
 
     @property
     def title(self) -> str:
@@ -175,7 +178,7 @@ class Test(Answer):
 
     @property
     def _sources(self):
-        return [each.source for each in self.collections]
+        return [*(each.source for each in self.collections), self.true]
 
     @property
     def columns(self) -> dict[str, np.ndarray]:

@@ -230,6 +230,20 @@ def test_a_small_second_share_is_not_taken_for_zero(seed):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("share", [1e-7, 3e-6, 9e-6, 2e-5])
+def test_a_second_share_that_is_held_may_have_its_maximum_inside(share):
+    """The slope at zero says that there is more to gain: what was gained already."""
+    forced, carriers = np.array([0.25, 0.75]), 0.3
+    yes = (1 - share) * (carriers + (1 - carriers) * forced)
+    weights = 1e6 * np.stack([yes, 1 - yes], axis=1).ravel()
+    found = fit(
+        np.zeros((4, 0)), [0, 1, 0, 1], mechanisms.CheatingDetection(forced), sample=[0, 0, 1, 1], weights=weights
+    )
+    assert bool(found.converged)
+    assert float(found.nuisance) < 1e-3
+
+
+@pytest.mark.full
 def test_tests_of_covariates():
     covariates, answers, sample, _ = population("protection")
     noise = np.random.default_rng(9).normal(size=(len(answers), 1)).astype(FLOAT)

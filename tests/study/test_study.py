@@ -582,13 +582,16 @@ def test_a_part_tells_the_order_of_its_estimators(tmp_path):
 @pytest.mark.long
 def test_what_another_process_writes_is_left_alone(tmp_path):
     run(folder=tmp_path)
-    fresh, old = (tmp_path / "checkpoint" / name for name in (".rrjax-new", ".rrjax-old"))
-    for file in (fresh, old):
+    names = (".rrjax-00000000000000aa.npz", ".rrjax-00000000000000bb.npz", ".rrjax-mine")
+    fresh, old, other = (tmp_path / "checkpoint" / name for name in names)
+    for file in (fresh, old, other):
         file.write_text("")
-    os.utime(old, (0, 0))
+    for file in (old, other):
+        os.utime(file, (0, 0))
     run(folder=tmp_path)
     assert fresh.exists()
     assert not old.exists()
+    assert other.exists()  # which rrjax has not written
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from rrjax import inference
 from rrjax.data.errors import ArgumentError, DataError, UsageError, option
 from rrjax.figures import html
 from rrjax.figures.html import Markup
-from rrjax.io.rounds import MemoFile, head_of, read_users
+from rrjax.io.rounds import MemoFile, head_of, memos_of, read_users
 from rrjax.io.source import Source
 from rrjax.reports import form
 from rrjax.reports.answer import Caution
@@ -362,9 +362,7 @@ def spent(loss: PrivacyLoss, rounds: Mapping[int, Source], memo: Path | None) ->
     if memo is not None:
         of = loss.metadata
         memos = MemoFile(memo, head_of(of.mechanism, of.column, of.domain, of.simulated, of.user)).read()
-        told = (source.metadata() for source in rounds.values())
-        collections = {each.collection for each in told if each is not None} - {None}
-        if memos.collection is not None and collections - {memos.collection}:
+        if memos.collection is not None and {*memos_of(rounds.values()).values()} - {memos.collection}:
             raise DataError(
                 f"{option('memo')} {memo}: it is the memo of another collection. Give that of these rounds.",
                 file=str(memo),
