@@ -221,7 +221,7 @@ class Answer:
             ...     pathlib.Path(folder, "shares.csv").read_text().splitlines()[0]
             'label,count,closest,likeliest,lower,upper,discovered'
         """
-        files = [file for source in self._sources if source is not None for file in source.real_files]
+        files = [file for source in self._inputs for file in source.real_files]
         with protecting(dict.fromkeys(files, "is an input of this answer")):
             if table_suffix(path, people=True) != ".tex":
                 write_table(path, self.columns)
@@ -231,9 +231,9 @@ class Answer:
                 aside.write_text(text, "utf-8")
 
     @property
-    def _sources(self) -> list[Source | None]:
+    def _inputs(self) -> list[Source]:
         """What the reports and the truth were read from."""
-        return [getattr(getattr(self, "reports", None), "source", None)]
+        return getattr(getattr(self, "reports", None), "inputs", [])
 
     def to_pandas(self) -> Any:
         """The whole table as a data frame of pandas.

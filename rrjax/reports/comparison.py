@@ -84,8 +84,8 @@ class Comparison(Answer):
     """The file of the truth."""
 
     @property
-    def _sources(self):
-        return [self.reports.source, self.true]
+    def _inputs(self):
+        return self.reports.inputs if self.true is None else [*self.reports.inputs, self.true]
 
     @property
     def shown(self) -> list[Estimate]:

@@ -72,8 +72,8 @@ class Difference(Answer):
         return self.sides[0][0]
 
     @property
-    def _sources(self):
-        return [each.source for side in self.sides for each in side]
+    def _inputs(self):
+        return [source for side in self.sides for each in side for source in each.inputs]
 
     @property
     def _table(self):

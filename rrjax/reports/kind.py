@@ -10,6 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from rrjax.inference.intervals import Looks
+    from rrjax.io.source import Source
     from rrjax.reports.classes import ClassStatements
     from rrjax.reports.comparison import Comparison, Truth
     from rrjax.reports.regression import Regression
@@ -84,6 +85,11 @@ class Kind:
     def name(self) -> str:
         """The name of the first file, for messages."""
         return "the table of reports" if self.source is None else Path(self.source.files()[0]).name
+
+    @property
+    def inputs(self) -> list[Source]:
+        """All files that reports were read from, also those whose rows are not known any more."""
+        return [] if self.source is None else [self.source]
 
     @property
     def paths(self) -> list[str] | None:

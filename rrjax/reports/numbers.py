@@ -366,8 +366,8 @@ class NumberComparison(Answer):
     """The file of the truth."""
 
     @property
-    def _sources(self):
-        return [self.reports.source, self.true]
+    def _inputs(self):
+        return self.reports.inputs if self.true is None else [*self.reports.inputs, self.true]
 
     @property
     def _table(self):

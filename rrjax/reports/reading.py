@@ -299,11 +299,13 @@ def added(one: Reports, other: Reports) -> Reports:
         source = dataclasses.replace(one.source, paths=tuple(paths), column=first.column)
     from_counts = one.from_counts or other.from_counts
     if one.tallied is None or other.tallied is None:
-        return checked(Reports(counted, one.epsilon, None, source, from_counts))
-    if one.design is not None:
-        return checked(of_design(counted, one.design, source, from_counts))
-    tallied = Tallied(counted, one.mechanism, one.tallied.tally + other.tallied.tally, None)
-    return checked(Reports(counted, one.epsilon, tallied, source, from_counts))
+        both = Reports(counted, one.epsilon, None, source, from_counts)
+    elif one.design is not None:
+        both = of_design(counted, one.design, source, from_counts)
+    else:
+        tallied = Tallied(counted, one.mechanism, one.tallied.tally + other.tallied.tally, None)
+        both = Reports(counted, one.epsilon, tallied, source, from_counts)
+    return checked(dataclasses.replace(both, beside=(*one.inputs, *other.inputs)))
 
 
 def _making(metadata):

@@ -78,6 +78,12 @@ class Reports(ColumnQuestions):
     """Whether the reports contradict their mechanism and ε, by test: statistic, what is expected, and p-value."""
     frame: FrameSource | None = None
     """The data frame that they were counted in."""
+    beside: tuple[Source, ...] = ()
+    """Files of reports that were added to those of no file."""
+
+    @property
+    def inputs(self) -> list[Source]:
+        return [*super().inputs, *self.beside]
 
     @classmethod
     def of_counts(

@@ -177,8 +177,9 @@ class Test(Answer):
         return [*own, *self.notes]
 
     @property
-    def _sources(self):
-        return [*(each.source for each in self.collections), self.true]
+    def _inputs(self):
+        inputs = [source for each in self.collections for source in each.inputs]
+        return inputs if self.true is None else [*inputs, self.true]
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
