@@ -310,6 +310,19 @@ def _on_line(floors, unbiased, reports):
     return _Candidates(table, independent, lambda _: reports, jnp.ones(2, reports.dtype))
 
 
+def _least_chances(counts):
+    """The least chance of each cell of reports, `[U, W]`: none is known to be empty.
+
+    But all rows without reports have that of one cell together, as have columns, and their common cells its square:
+    with more, their noise would be more association than the reports show.
+    """
+    least = LEAST / jnp.sum(counts)
+    rows, columns = (jnp.sum(counts, axis=axis, keepdims=True) == 0 for axis in (1, 0))
+    of_rows, of_columns = (least / jnp.maximum(jnp.sum(each, dtype=counts.dtype), 1) for each in (rows, columns))
+    alone = jnp.where(rows, of_rows / counts.shape[1], jnp.where(columns, of_columns / counts.shape[0], least))
+    return jnp.where(rows & columns, of_rows * of_columns, alone)
+
+
 @partial(jax.jit, static_argnums=5)
 def _associate(key, mechanism, counts, vectors, miss, num_draws):
     dtype = float_dtype()
@@ -323,7 +336,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         candidates = _searched(mechanism, counts, reports, vectors, users)
     else:
         candidates = _on_line(floors, unbiased, reports)
-    batch = min(max(1, CELLS_AT_A_TIME // counts.size), num_draws)
+    batch, least_chances = min(max(1, CELLS_AT_A_TIME // counts.size), num_draws), _least_chances(counts)
 
     def normals(number):
         return jax.random.normal(jax.random.fold_in(key, number), reports.shape, dtype)
@@ -332,7 +345,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
 
     def errors_at(table):
         """The errors of the unbiased tables of many collections."""
-        chances = jnp.maximum(candidates.chances(table), least)
+        chances = jnp.maximum(candidates.chances(table), least_chances)
 
         def error(normal):
             spread = jnp.sqrt(chances) * normal
@@ -340,14 +353,6 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
 
         return lax.map(error, drawn, batch_size=batch)
 
-    # No cell of reports is known to be empty. But all rows without reports have this chance together, as have columns,
-    # and their common cells its square: with more, their noise would be more association than the reports show.
-    empty = [jnp.sum(counts, axis=1 - axis, keepdims=True) == 0 for axis in (0, 1)]
-    numbers = [jnp.maximum(jnp.sum(each, dtype=dtype), 1) for each in empty]
-    least = LEAST / users
-    of_one = [least / (number * size) for number, size in zip(numbers, counts.shape[::-1], strict=True)]
-    least = jnp.where(empty[0], of_one[0], jnp.where(empty[1], of_one[1], least))
-    least = jnp.where(empty[0] & empty[1], (LEAST / users) ** 2 / (numbers[0] * numbers[1]), least)
     common = None if is_searched else errors_at(candidates.independent)
 
     def simulated(table):
@@ -387,6 +392,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
     distances = jnp.stack([-anything, ndtri(miss / 2) ** 2, -anything])
     bounds = jnp.repeat(jnp.arange(2), 3), jnp.asarray(statistics), jnp.tile(parts, 2), jnp.tile(distances, 2)
     of_v, of_information = lax.map(place, bounds).reshape(2, 3)
+    largest = jnp.log(jnp.asarray(min(unbiased.shape), dtype))
     if is_searched:
         nats = of_information**2
     else:
@@ -394,9 +400,9 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         value, lower, upper = of_information
         lengths = jnp.stack([value, jnp.minimum(lower, of_v[1]), jnp.maximum(upper, of_v[2])])
         of_line = jax.vmap(lambda length: _information(candidates.table(jnp.int32(1), length)[0]))(lengths)
-        nats = jnp.where(lengths < 1, of_line, jnp.log(jnp.asarray(min(unbiased.shape), dtype)))
+        nats = jnp.where(lengths < 1, of_line, largest)
     # One report says nothing of the information: no table makes a positive part of one with more.
-    nats = nats.at[2].set(jnp.where(users < 2, jnp.log(jnp.asarray(min(unbiased.shape), dtype)), nats[2]))
+    nats = nats.at[2].set(jnp.where(users < 2, largest, nats[2]))
     estimate = Association(_limits(*of_v), _limits(*nats))
     return jax.tree.map(lambda each: jnp.where(usable, each, jnp.nan), estimate)
 
@@ -456,8 +462,8 @@ def odds_ratios(
         0.914 for shares [[.45, .05], [.05, .45]], ε = 1.5 and N = 1,000, and 0.915 for [[.4, .1], [.1, .4]] and ε = 1:
         where a product is small and the ratio large, up to 8 % of the lower limits are above the ratio. In small tables
         of columns that are not randomized it is less: for a ratio of 16 0.865 with 30 users and 0.902 with 50, for 81
-        0.825, 0.838, and with 100 0.889 (0.892 at ε = 4); take Woolf's interval there. All NaN for negative counts, or
-        none, or (under tracing) another level.
+        0.825 and 0.838, and with 100 0.889 (all tables enumerated); take Woolf's interval there. All NaN for negative
+        counts, or none, or (under tracing) another level.
 
     Raises:
         ValueError: As `association`, or a reference outside of the table.

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rrjax.data.errors import DataError
+from rrjax.data.errors import DataError, number
 from rrjax.io.database import connect, declare_spelling, explaining, parquet, parquet_record, user_name
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord, Metadata
@@ -123,18 +123,17 @@ def users_of(rounds: dict[int, Source], metadata: Metadata) -> list[np.ndarray]:
     if len({*memos.values()}) < 2:
         return users
     of: dict[str, str] = {}
-    several = {}
+    several: dict[str, str] = {}  # users, and a file of another memo than that of their first one
     for file, memo in memos.items():
         for name in read_users(Source(file), column).tolist():
             if of.setdefault(name, memo) != memo:
                 several.setdefault(name, file)
     if several:
-        number = len(several)
-        raise DataError(
-            f"{f'{number:,} users have' if number > 1 else 'a user has'} reports of several memos, each with a "
-            "permanent answer of its own, which spends ε∞ again. Estimate the rounds of each memo by themselves.",
-            file=next(iter(several.values())),
-            value=number,
+        raise DataError.at(
+            next(iter(several.values())),
+            f"{number(len(several), 'user has', 'users have')} reports of other memos, too, each with a permanent "
+            "answer of its own, which spends ε∞ again. Estimate the rounds of each memo by themselves.",
+            value=len(several),
         )
     return users
 

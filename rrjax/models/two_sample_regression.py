@@ -67,7 +67,7 @@ _NOBODY = -60.0
 _NOTHING_KNOWN = 0.5
 """Standard error of a second share from which on the answers say nothing about it."""
 _LONGEST = 2.0
-"""Largest change of standardized coefficients by a step."""
+"""Largest change of the coefficients of standardized covariates by a step, log-odds."""
 _CONTRADICTION = 0.01
 """p-value of the test of fit up to which an error names it as the cause."""
 _FARTHEST, _HALVINGS = 64.0, 22
@@ -99,7 +99,7 @@ class TwoSampleRegression(Regression):
             divided by how many times as large the variance of its score is as without weights and clusters. NaN where
             rounding moves it by more than 0.5: in float32, with weights that are counts of some hundred thousand.
         p_value: Scalar, of the hypothesis that everybody follows the rule; with clusters by F. NaN for the unrelated
-            question. A strong prior (`ridge` of 1 or more) changes its size: .10 in place of .05 was seen.
+            question. It leaves the prior out, so that a strong one (`ridge`) changes its size.
         state: For profiles: the standardized coefficients of both shares, the matrix that turns them into those on the
             covariates as given, the precision of their prior, and the data.
     """
@@ -310,12 +310,12 @@ def _fitted(given, units, counts, table, clusters, static):
     slope = jax.vmap(mean, 1)(data.nuisance * (sigmoid(logits[:, 1]) * sigmoid(-logits[:, 1]))[:, None])
     error = jnp.sqrt(matmul(slope, own, slope))
     # The log-odds of a constant second share near zero may have any error: that of the share itself is small.
-    second = held | (error < _NOTHING_KNOWN) if count == size + 1 else errors[size:] < LARGEST_STANDARD_ERROR
+    is_determined = held | (error < _NOTHING_KNOWN) if count == size + 1 else errors[size:] < LARGEST_STANDARD_ERROR
     statistic, tested = jnp.maximum(2 * accurate_sum(logs[1] - logs[2]), 0), zero if follows else jnp.nan
     inflation = _inflation(points[2], data, prior, clusters, num_clusters) if robust else zero + 1
     rounding = rounding_of(logs[0], data.weights)
-    told = (rounding / inflation <= MOST_ROUNDING) & found[1] & found[2]
-    statistic = jnp.where(told, statistic / inflation, jnp.nan)
+    is_tested = (rounding / inflation <= MOST_ROUNDING) & found[1] & found[2]
+    statistic = jnp.where(is_tested, statistic / inflation, jnp.nan)
     nobody = sigmoid(points[1, size]) < _AT_BOUNDARY
     without = mean(sigmoid(-_logits(points[2], data)[:, 0]))
     result = TwoSampleRegression(
@@ -326,7 +326,7 @@ def _fitted(given, units, counts, table, clusters, static):
         gain=accurate_sum(logs[0] - data.weights * jax.vmap(_log_chance)(0 * logits, data.chance)),
         gap=gap,
         num_iters=num_iters[0],
-        converged=(gap <= tol) & jnp.all(errors[:size] < LARGEST_STANDARD_ERROR) & jnp.all(second) & usable,
+        converged=(gap <= tol) & jnp.all(errors[:size] < LARGEST_STANDARD_ERROR) & jnp.all(is_determined) & usable,
         num_users=number,
         intercept=intercept,
         robust=robust,
@@ -340,7 +340,7 @@ def _fitted(given, units, counts, table, clusters, static):
         statistic=tested + statistic,
         p_value=tested
         + jnp.where(
-            nobody & told,
+            nobody & is_tested,
             1,
             _all_comply(statistic, without, jnp.sum(counts, axis=1) / inflation, table[::2], num_clusters),
         ),

@@ -114,6 +114,8 @@ class Answer:
     """The reports that were asked, of any kind."""
     notes: Sequence[str] = ()
     """Warnings about the question, beside those about the reports."""
+    true: Source | None = None
+    """The file of the truth, or of the distribution that was tested."""
 
     @property
     def title(self) -> str:
@@ -233,7 +235,13 @@ class Answer:
     @property
     def _inputs(self) -> list[Source]:
         """What the reports and the truth were read from."""
-        return getattr(getattr(self, "reports", None), "inputs", [])
+        inputs = [source for each in self._asked for source in each.inputs]
+        return inputs if self.true is None else [*inputs, self.true]
+
+    @property
+    def _asked(self) -> Sequence[Any]:
+        """All reports that were asked; none for a plan."""
+        return [self.reports] if hasattr(self, "reports") else []
 
     def to_pandas(self) -> Any:
         """The whole table as a data frame of pandas.

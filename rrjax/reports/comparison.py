@@ -81,11 +81,6 @@ class Comparison(Answer):
     """Confidence level of the intervals in the figure."""
     notes: Sequence[str] = ()
     true: Source | None = None
-    """The file of the truth."""
-
-    @property
-    def _inputs(self):
-        return self.reports.inputs if self.true is None else [*self.reports.inputs, self.true]
 
     @property
     def shown(self) -> list[Estimate]:

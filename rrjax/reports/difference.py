@@ -72,8 +72,8 @@ class Difference(Answer):
         return self.sides[0][0]
 
     @property
-    def _inputs(self):
-        return [source for side in self.sides for each in side for source in each.inputs]
+    def _asked(self):
+        return [each for side in self.sides for each in side]
 
     @property
     def _table(self):

@@ -363,11 +363,6 @@ class NumberComparison(Answer):
     errors: dict[str, dict[str, float]]
     """The distances of each estimate from the truth, by metric; empty if it is not known."""
     true: Source | None = None
-    """The file of the truth."""
-
-    @property
-    def _inputs(self):
-        return self.reports.inputs if self.true is None else [*self.reports.inputs, self.true]
 
     @property
     def _table(self):

@@ -161,7 +161,6 @@ class Test(Answer):
     """What was tested, in a sentence, where there are no collections."""
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
     true: Source | None = None
-    """The file of the distribution that was tested."""
 
     @property
     def title(self) -> str:
@@ -177,9 +176,8 @@ class Test(Answer):
         return [*own, *self.notes]
 
     @property
-    def _inputs(self):
-        inputs = [source for each in self.collections for source in each.inputs]
-        return inputs if self.true is None else [*inputs, self.true]
+    def _asked(self):
+        return self.collections
 
     @property
     def columns(self) -> dict[str, np.ndarray]:

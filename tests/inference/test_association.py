@@ -1,9 +1,12 @@
 """Cramér's V, the mutual information and odds ratios, beside their definitions; intervals from reports."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
 from refusals import refused
+from scipy import stats
 
 import rrjax
 from rrjax.inference import association, cramers_v, mutual_information, odds_ratios
@@ -290,3 +293,17 @@ def test_a_large_odds_ratio_is_covered_as_rarely_as_the_docstring_says():
     error = np.sqrt(0.93 * 0.07 / 10_000)
     assert np.mean((lower <= 81) & (upper >= 81)) == pytest.approx(0.93, abs=4 * error)
     assert np.mean(lower > 81) == pytest.approx(0.07, abs=4 * error)
+
+
+@pytest.mark.full
+@pytest.mark.once
+@pytest.mark.parametrize(("share", "ratio", "covered"), [(0.4, 16, 0.865), (0.45, 81, 0.825)])
+def test_small_tables_are_covered_as_rarely_as_the_docstring_says(share, ratio, covered):
+    """All tables of 30 users in columns that are not randomized."""
+    tables = np.array([each for each in itertools.product(range(31), repeat=3) if sum(each) <= 30])
+    tables = np.column_stack([tables, 30 - tables.sum(axis=1)])
+    product = Product([rrjax.mechanisms.Direct(2)] * 2)
+    found = jax.jit(jax.vmap(lambda table: odds_ratios(table, product)[1:]))(tables.reshape(-1, 2, 2).astype(np.int32))
+    lower, upper = (np.asarray(each)[:, 1, 1] for each in found)
+    law = stats.multinomial(30, [share, 0.5 - share, 0.5 - share, share]).pmf(tables)
+    assert law[(lower <= ratio) & (upper >= ratio)].sum() == pytest.approx(covered, abs=1e-3)

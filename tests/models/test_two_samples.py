@@ -177,7 +177,7 @@ def test_units_weights_and_prior():
 @pytest.mark.full
 @pytest.mark.parametrize("second", [(-60.0,), (-1.2,)])
 def test_weights_and_clusters_do_not_change_whether_everybody_follows_the_rule(second):
-    """With all weights 100 the test of a true hypothesis rejected .43 at .05; with clusters of copies, too."""
+    """With all weights 100 the test of a true hypothesis rejected .41 at .05; with clusters of copies, too."""
     covariates, answers, sample, _ = population("cheating", 600, second=second, seed=1)
     design, more = DESIGNS["cheating"][0], {"sample": sample}
     plain = fit(covariates, answers, design, **more)
