@@ -73,8 +73,8 @@ def report(
     from rrjax.io.rounds import several_rounds
     from rrjax.io.write import check_writable
     from rrjax.reports.pages.kinds import column_page, columns_page, rounds_page
-    from rrjax.reports.parts import Rounds
     from rrjax.reports.reports import Reports
+    from rrjax.reports.rounds import Rounds
     from rrjax.reports.separate_columns import SeparateColumns
 
     check_rate("level", level)

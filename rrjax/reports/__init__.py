@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from rrjax.reports.difference import Difference, test_difference
     from rrjax.reports.hypotheses import test_equal, test_independence, test_trend
     from rrjax.reports.numbers import NumberComparison, Numbers, NumberStatements
-    from rrjax.reports.parts import Groups, GroupShares, Rounds, RoundShares
+    from rrjax.reports.parts import Groups, GroupShares
     from rrjax.reports.plans import ColumnPlan, Plan, plan_columns
     from rrjax.reports.plans import plan as plan
     from rrjax.reports.reading import read as read
     from rrjax.reports.regression import Regression
     from rrjax.reports.reports import Reports as Reports
+    from rrjax.reports.rounds import Rounds, RoundShares
     from rrjax.reports.separate_columns import SeparateColumns
     from rrjax.reports.shares import Shares
     from rrjax.reports.statements import Statements
@@ -72,11 +73,12 @@ _NAMES = {
     "difference": ("Difference", "test_difference"),
     "hypotheses": ("test_equal", "test_independence", "test_trend"),
     "numbers": ("NumberComparison", "NumberStatements", "Numbers"),
-    "parts": ("GroupShares", "Groups", "RoundShares", "Rounds"),
+    "parts": ("GroupShares", "Groups"),
     "plans": ("ColumnPlan", "Plan", "plan", "plan_columns"),
     "reading": ("read",),
     "regression": ("Regression",),
     "reports": ("Reports",),
+    "rounds": ("RoundShares", "Rounds"),
     "separate_columns": ("SeparateColumns",),
     "shares": ("Shares",),
     "statements": ("Statements",),

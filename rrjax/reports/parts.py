@@ -1,4 +1,4 @@
-"""Reports of one column in several parts, groups or rounds: each part, all together, and what users have spent."""
+"""Reports of one column in several parts: each part and all together; and groups that were randomized differently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 import rrjax
@@ -19,12 +18,9 @@ from rrjax.data.tally import Tally
 from rrjax.estimators.em import EMResult
 from rrjax.estimators.names import CLOSEST
 from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
-from rrjax.io.metadata import Metadata
 from rrjax.io.numbers import of_numbers
-from rrjax.io.rounds import memos_of, reports_of_users, reports_per_user, users_of
 from rrjax.io.source import Source
-from rrjax.io.tallies import MAX_CELLS
-from rrjax.mechanisms import PROTOCOLS, ByRespondent
+from rrjax.mechanisms import ByRespondent
 from rrjax.mechanisms.surveys import groups
 from rrjax.models.results import critical_value
 from rrjax.reports import form
@@ -39,8 +35,8 @@ FEWEST_EXPECTED = 5
 """Fewest answers of each kind in each group, for the law of χ²."""
 MISFIT, SMALLEST_P = 0.01, 1e-99
 """Largest p-value at which groups are said to contradict each other, and the smallest one that is written out."""
-MOST_GROUPS, MOST_ROUNDS = 4, 6
-"""Parts that a table shows: the first groups, the last rounds."""
+MOST_GROUPS = 4
+"""Groups that a table shows, the first ones."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -80,6 +76,10 @@ class Parts(Kind):
     @property
     def simulated(self) -> bool:
         return any(each.simulated for each in self.parts.values())
+
+    @property
+    def inputs(self) -> list[Source]:
+        return [source for each in self.parts.values() for source in each.inputs]
 
     @property
     def warnings(self) -> list[str]:
@@ -438,163 +438,3 @@ class GroupShares(PartShares):
         gap = form.at_most(max(float(self.likeliest.gap), 0.0))
         likeliest = f"of all groups: at most {gap} below the maximum of the likelihood (nats per report)"
         return super().words | {"likeliest": likeliest}
-
-
-@dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Rounds(Parts):
-    """Reports of several rounds of a longitudinal protocol, of users who report again and again.
-
-    `rrjax.read` makes them of the files of several rounds. Each round is `rounds.parts[number]`, which are `Reports`.
-    """
-
-    called_kind: ClassVar[str] = "reports of several rounds"
-    instead: ClassVar[str] = "give the file of one"
-    part: ClassVar[str] = "round"
-
-    @property
-    def shown(self) -> list[int]:
-        return sorted(self.parts)[-MOST_ROUNDS:]
-
-    @property
-    def main(self) -> Reports:
-        return self.parts[max(self.parts)]
-
-    @property
-    def warnings(self) -> list[str]:
-        """Those of the rounds; and one where they are of several memos, as far as their files say so."""
-        memos = {*memos_of(each.files for each in self.parts.values()).values()}
-        told = (
-            f"The rounds are of {len(memos)} memos, so of different collections: a user of several spends ε∞ in each."
-        )
-        return [*super().warnings, *([told] if len(memos) > 1 else [])]
-
-    @property
-    def metadata(self) -> Metadata:
-        """The metadata of the first round."""
-        metadata = self.parts[min(self.parts)].counted.metadata
-        assert metadata is not None
-        return metadata
-
-    def summary(self) -> str:
-        main, metadata = self.main, self.metadata
-        return (
-            f"{form.number(len(self.parts), 'round', 'rounds')} of {metadata.mechanism.name} in column "
-            f"{main.counted.column!r}; domain: {main.counted.domain.describe()}; ε = {main.epsilon:.6g} nats a report, "
-            f"{metadata.epsilon:.6g} for all reports of one value"
-        )
-
-    def shares(self, level: float = 0.95, *, simultaneous: bool = False) -> RoundShares:
-        # Users are read once, for the estimate and for what they have spent.
-        sources = {number: dataclasses.replace(each.files, missing=()) for number, each in self.parts.items()}
-        users = users_of(sources, self.metadata)
-        estimates, pooled = self._estimated(partial(self._pooled, sources, users), level)
-        for source in sources.values():
-            source.check_unchanged()
-        loss = PrivacyLoss(self.metadata, reports_per_user(users))
-        return RoundShares(self, estimates, pooled, level, simultaneous, loss)
-
-    def _pooled(self, sources: dict[int, Source], users: list[np.ndarray]) -> PooledEstimate | None:
-        """The estimate from all reports of each user; None if its likelihood is too large."""
-        metadata, size = self.metadata, self.metadata.num_categories
-        if size > MAX_CATEGORIES or self.num_reports * size > MAX_CELLS:
-            return None
-        record: Any = metadata.mechanism
-        protocol = PROTOCOLS[record.name](**record.parameters)
-        own = reports_of_users(sources, metadata, users)
-        mixture = groups.mixture([protocol.mixture(each) for each in own])
-        number, single = sum(map(len, own)), protocol.single_round
-        shares = np.mean([rrjax.inv(*each.support_arguments) for each in self.parts.values()], axis=0)
-        # The permanent answers' variance stays in the average of the rounds; the rest of it is divided by their number.
-        kept, once = (
-            float(np.mean(type(single)(size, epsilon).rates.variance(1 / size)))
-            for epsilon in (protocol.epsilon, single.epsilon)
-        )
-        return pooled_estimate(mixture, shares, kept + max(once - kept, 0) / (self.num_reports / number), number)
-
-
-@dataclasses.dataclass(frozen=True)
-class PrivacyLoss:
-    """The reports of each user, and what they spend."""
-
-    metadata: Metadata
-    numbers: np.ndarray
-    """`[N]`, the number of reports of each user."""
-
-    @property
-    def one_report(self) -> float:
-        """ε₁, of a single report."""
-        return float(self.metadata.mechanism.parameters["first_epsilon"])
-
-    @property
-    def one_value(self) -> float:
-        """ε∞, of any number of reports of one value."""
-        return self.metadata.epsilon
-
-    def after(self, number: int) -> float:
-        """The exact ε of this number of reports of one value."""
-        record: Any = self.metadata.mechanism
-        with jax.enable_x64(True):
-            return float(PROTOCOLS[record.name](**record.parameters).epsilon_after(number))
-
-    @property
-    def median(self) -> int:
-        """The median number of reports of a user; of two medians the larger one."""
-        return median(self.numbers)
-
-    @property
-    def most(self) -> int:
-        """The largest number of reports of a user."""
-        return int(self.numbers.max())
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "num_users": len(self.numbers),
-            "reports_per_user": {"median": self.median, "most": self.most},
-            "one_report": self.one_report,
-            "unchanged": {"median": self.after(self.median), "most": self.after(self.most)},
-            "one_value": self.one_value,
-        }
-
-    def sentence(self) -> str:
-        """What users have spent, for a line under a table."""
-        often, least = form.number(self.median, "report", "reports"), f"{self.after(self.median):.4g}"
-        gave = (
-            f"{often} (median), at most {self.most:,}; of one value these spend {least} and {self.after(self.most):.4g}"
-        )
-        if self.median == self.most:
-            gave = f"{often} (median and maximum); of one value these spend {least}"
-        return f"Spent: a user gave {gave} nats. A user whose value changed has spent up to {self.one_value:g} a value."
-
-
-def median(numbers: np.ndarray) -> int:
-    """The median of whole numbers; of two the larger one."""
-    return int(np.quantile(numbers, 0.5, method="higher"))
-
-
-@dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class RoundShares(PartShares):
-    """The shares of all categories: from each round, and from all reports of each user together."""
-
-    loss: PrivacyLoss
-    """What users have spent."""
-
-    @property
-    def _results(self):
-        mechanism = self.loss.metadata.mechanism
-        return {
-            "mechanism": mechanism.name,
-            "parameters": mechanism.parameters,
-            "rounds": {str(number): each.num_reports for number, each in self.reports.parts.items()},
-            "num_users": None if self.pooled is None else self.pooled.num_users,
-            "spent": self.loss.facts(),
-        }
-
-    @property
-    def assumption(self) -> str:
-        number = len(self.loss.numbers)
-        return f"from all reports of each of {number:,} users together. It holds for users whose value did not change."
-
-    @property
-    def sentences(self) -> list[str]:
-        own = "A round is estimated from its own reports; reports of one user in two rounds depend on each other."
-        return [*super().sentences, own, self.loss.sentence()]

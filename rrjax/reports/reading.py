@@ -180,7 +180,8 @@ def kind_of(
 ) -> Any:
     """The reports in files, of the kind that their metadata tell; arguments and errors as of `read_source`."""
     from rrjax.io.rounds import several_rounds
-    from rrjax.reports.parts import Groups, Rounds, groups_of
+    from rrjax.reports.parts import Groups, groups_of
+    from rrjax.reports.rounds import Rounds
 
     def reports_of(part):
         return read_source(part, epsilon, domain, counts, design, named)

@@ -19,7 +19,7 @@ from rrjax import io
 from rrjax.io.rounds import read_users
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.reports.pages.kinds import spent
-from rrjax.reports.parts import PrivacyLoss
+from rrjax.reports.rounds import PrivacyLoss
 
 pytestmark = pytest.mark.once
 TRUTH = np.array([0.5, 0.3, 0.2])

@@ -322,6 +322,7 @@ def test_an_answer_is_not_written_over_its_reports(tmp_path, monkeypatch, name):
     answers = [
         first.shares(), rrjax.reports.test_difference(second, first), first.test_fit(), second.compare(files[0]),
         second.test_fit(files[0]), (first + rrjax.Reports.of_counts([5, 6], 1.0, ["x", "y"], column="a")).shares(),
+        rrjax.reports.Groups({1: second, 2: first}).shares(),
     ]  # fmt: skip
     for answer in answers:
         with refused(error=rrjax.data.errors.Contradiction, file=str(tmp_path / name)):

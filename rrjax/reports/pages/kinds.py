@@ -22,8 +22,8 @@ from rrjax.reports.answer import Caution
 from rrjax.reports.association import SIGNIFICANT, Pairs, measured
 from rrjax.reports.pages.in_order import in_order
 from rrjax.reports.pages.parts import Page, caption_of, explained, how_made, in_words, label, limits_of, quoted, shown
-from rrjax.reports.parts import PrivacyLoss, Rounds, median
 from rrjax.reports.reports import Reports
+from rrjax.reports.rounds import PrivacyLoss, Rounds, median
 from rrjax.reports.separate_columns import SeparateColumns
 from rrjax.reports.shares import Shares, side_by_side
 from rrjax.reports.testing import USUAL_DRAWS, Test
