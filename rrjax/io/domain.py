@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rrjax.data.categories import Fingerprint, difference
 from rrjax.data.errors import DataError, number
 from rrjax.io.database import check_unicode, integer_of
+
+if TYPE_CHECKING:
+    from rrjax.io.source import Source
 
 BLANKS = " \t\r\n"
 """Characters that are removed around every value and label, in every format."""
@@ -41,6 +44,7 @@ class Domain:
         last: Last integer of a range (included), None for listed labels.
         listed: The labels of a listed domain, None for a range.
         factors: The two domains of a domain of pairs, None otherwise.
+        sources: The files that the labels were read from.
 
     Example:
         >>> Domain.range(0, 99).num_categories
@@ -53,6 +57,7 @@ class Domain:
     last: int | None = None
     listed: tuple[str, ...] | None = None
     factors: tuple[Domain, Domain] | None = field(default=None, compare=False)
+    sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Checks that there are at least two different categories."""
@@ -105,7 +110,7 @@ class Domain:
                 problem = f"holds {PAIR!r}, or an end of it, which separates the labels of a pair: rename it."
                 raise DataError(f"Label {odd} of the {which} domain {problem}", row=odd)
         pairs = tuple(f"{one}{PAIR}{other}" for one in labels[0] for other in labels[1])
-        return cls(listed=pairs, factors=(first, second))
+        return cls(listed=pairs, factors=(first, second), sources=first.sources + second.sources)
 
     @property
     def num_categories(self) -> int:

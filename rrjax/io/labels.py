@@ -62,7 +62,7 @@ def read_domain(text: str | PathLike[str]) -> Domain:
     table = file.lower().removesuffix(".gz").endswith(_TABLES)
     labels = _labels_of_table(source, file) if table else _labels_of_text(file)
     try:
-        return Domain.of(labels)
+        return replace(Domain.of(labels), sources=(source,))
     except DataError as error:
         raise reworded(error, f"{file}: {error}", file=file) from error
 

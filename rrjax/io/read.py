@@ -199,7 +199,7 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
     metadata = chosen.source.columns().get(chosen.column)
     if metadata is not None:
         metadata.check(chosen.files[0], domain=domain)
-    known = domain if metadata is None else metadata.domain
+    known = metadata.domain if domain is None and metadata is not None else domain
     if known is not None:
         check_header(chosen, known.has)
         check_missing(chosen, known.has, numbers=known.is_range)

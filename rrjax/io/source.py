@@ -60,6 +60,11 @@ _START_BYTES = 256
 _ENCODING_OF_MARK = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
+def sources_in(*given: Any) -> tuple[Source, ...]:
+    """Those arguments that are files."""
+    return tuple(each for each in given if isinstance(each, Source))
+
+
 @dataclass(frozen=True)
 class _Listing:
     """Files and metadata of paths, looked up once."""

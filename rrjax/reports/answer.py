@@ -114,8 +114,8 @@ class Answer:
     """The reports that were asked, of any kind."""
     notes: Sequence[str] = ()
     """Warnings about the question, beside those about the reports."""
-    true: Source | None = None
-    """The file of the truth, or of the distribution that was tested."""
+    sources: Sequence[Source] = ()
+    """Files that were read for the question, not for the reports: of a truth, of columns, of a population."""
 
     @property
     def title(self) -> str:
@@ -211,8 +211,8 @@ class Answer:
 
         Raises:
             DataError: Another format, or a file that cannot be written.
-            Contradiction: The file is one that the reports or the truth were read from, or holds other reports, a memo
-                or a tally.
+            Contradiction: The file is one that the reports, their labels, a truth or a population were read from, or it
+                holds other reports, a memo or a tally.
             MissingPackage: .tex without tabulate, or .xlsx without XlsxWriter.
 
         Example:
@@ -234,9 +234,8 @@ class Answer:
 
     @property
     def _inputs(self) -> list[Source]:
-        """What the reports and the truth were read from."""
-        inputs = [source for each in self._asked for source in each.inputs]
-        return inputs if self.true is None else [*inputs, self.true]
+        """All that was read."""
+        return [*(source for each in self._asked for source in each.inputs), *self.sources]
 
     @property
     def _asked(self) -> Sequence[Any]:

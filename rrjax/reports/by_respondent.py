@@ -64,6 +64,10 @@ class ByRespondentReports(Groups):
         )
 
     @property
+    def inputs(self) -> list[Source]:
+        return [self.source, *super().inputs]
+
+    @property
     def warnings(self) -> list[str]:
         return [*left_out(self.counted), *super().warnings]
 

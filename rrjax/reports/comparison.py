@@ -19,7 +19,7 @@ from rrjax.estimators.names import MAXIMIZER
 from rrjax.io.domain import Domain
 from rrjax.io.labels import by_label
 from rrjax.io.rows import count_pairs
-from rrjax.io.source import Source, identity
+from rrjax.io.source import Source, identity, sources_in
 from rrjax.numerics.programs import program
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells
@@ -80,7 +80,7 @@ class Comparison(Answer):
     level: float
     """Confidence level of the intervals in the figure."""
     notes: Sequence[str] = ()
-    true: Source | None = None
+    sources: Sequence[Source] = ()
 
     @property
     def shown(self) -> list[Estimate]:
@@ -217,8 +217,7 @@ def compared(
     with jax.enable_x64(True):
         errors = None if shares is None else [_errors(each, shares) for each in estimates]
     notes = of_order(reports, ORDERED) if any(ESTIMATORS[name].ordered for name in names) else []
-    true = truth if isinstance(truth, Source) else None
-    return Comparison(reports, estimates, shares, errors, level, notes, true)
+    return Comparison(reports, estimates, shares, errors, level, notes, sources_in(truth))
 
 
 def _errors(estimate: Estimate, truth: np.ndarray) -> dict[str, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -228,11 +227,11 @@ def read_levels(source: io.Source, by: str) -> Covariate:
     return public
 
 
-def population_shares(population: str | os.PathLike[str] | Mapping[Any, float], levels: Sequence[str]) -> np.ndarray:
+def population_shares(population: io.Source | Mapping[Any, float], levels: Sequence[str]) -> np.ndarray:
     """The shares of the levels in the population, in their order, from a table of sizes or from sizes by level."""
-    of_file = isinstance(population, str | os.PathLike)
-    name = str(population) if of_file else option("population")
-    known, problem, value = _sizes_in(name) if of_file else _sizes_of(population), None, None
+    of_file = isinstance(population, io.Source)
+    name = population.files()[0] if of_file else option("population")
+    known, problem, value = _sizes_in(population) if of_file else _sizes_of(population), None, None
     if not of_file and _impossible(np.asarray([*known.values()])):
         problem = f": {SIZES}"
     elif POPULATION in levels:
@@ -261,8 +260,8 @@ def _sizes_of(population: Any) -> dict[str, float]:
     return {level: math.nan if isinstance(size, str) else float(size) for level, size in named.items()}
 
 
-def _sizes_in(path: str) -> dict[str, float]:
-    source = io.Source(path)
+def _sizes_in(source: io.Source) -> dict[str, float]:
+    path = source.files()[0]
     try:
         names = column_names(source)
     except io.DataError as error:

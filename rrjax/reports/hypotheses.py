@@ -18,7 +18,7 @@ from rrjax.data.errors import did_you_mean, for_commands, option, refusal
 from rrjax.inference.marginal_tests import alike, num_tests_of
 from rrjax.io.labels import as_domain, label_text
 from rrjax.io.rows import Pairs, count_pairs
-from rrjax.io.source import Source, copies
+from rrjax.io.source import Source, copies, sources_in
 from rrjax.reports import form
 from rrjax.reports.comparison import read_truth, true_shares, with_source
 from rrjax.reports.kind import Kind
@@ -58,12 +58,12 @@ def fit_of(reports: Reports, theta: Truth | None, simulation: Simulation) -> Tes
     check_size(reports.num_reports)
     check_contradictions(reports)
     given: Any = with_source(theta)
-    true = given if isinstance(given, Source) else None
+    sources = sources_in(given)
     if theta is not None:
         read = partial(read_truth, counts=None, reports=reports, argument="theta")
         theta = true_shares(given, reports.counted.domain, read, "theta")
     if reports.tallied is not None:
-        return Test([_of_tally(reports, theta, simulation)], simulation, [reports], true=true)
+        return Test([_of_tally(reports, theta, simulation)], simulation, [reports], sources=sources)
     simulation, notes = simulation.bounded(reports.num_categories)
     counts, key, arguments = (reports.counts, reports.epsilon), simulation.key, simulation.arguments
     pearson = inference.goodness_of_fit_test(key, *counts, theta, **arguments)
@@ -84,7 +84,7 @@ def fit_of(reports: Reports, theta: Truth | None, simulation: Simulation) -> Tes
         simulation.outcome(question, result, if_so, UNSUSPICIOUS, least)
         for (question, if_so), result in ((asked, ratio), (looked, pearson))
     ]
-    return Test(outcomes, simulation, [reports], notes, true=true)
+    return Test(outcomes, simulation, [reports], notes, sources=sources)
 
 
 def _of_tally(reports: Reports, theta: np.ndarray | None, simulation: Simulation) -> Outcome:
@@ -354,7 +354,10 @@ def test_independence(
     if not isinstance(data, Source | str | os.PathLike | Sequence):
         problem = f"is reports of pairs, or files, not a {type(data).__name__}"
         raise refusal("data", f"{option('data')} {problem}", value=type(data).__name__)
-    return independence_of(paired(data if isinstance(data, Source) else Source(data), columns, domains), simulation)
+    source, known = data if isinstance(data, Source) else Source(data), [as_domain(domain) for domain in domains]
+    test = independence_of(paired(source, columns, known), simulation)
+    labels = [each for domain in known if domain is not None for each in domain.sources]
+    return dataclasses.replace(test, sources=[source, *labels])
 
 
 def paired(source: Source, columns: Sequence[str] = (), domains: Sequence[Labels | None] = ()) -> Reports | Pairs:

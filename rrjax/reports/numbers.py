@@ -15,7 +15,7 @@ from rrjax.data.errors import check_rate, option, refusal
 from rrjax.estimators.catalogue import ENTRIES
 from rrjax.io.domain import Domain
 from rrjax.io.numbers import NumberReports
-from rrjax.io.source import Source
+from rrjax.io.source import Source, sources_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
 from rrjax.reports.comparison import true_shares, with_source
@@ -202,7 +202,7 @@ class Numbers(Kind):
             name: {metric: float(distance(theta, shares)) for metric, distance in distances.items()}
             for name, theta in thetas.items()
         }
-        return NumberComparison(self, thetas, shares, errors, given if isinstance(given, Source) else None)
+        return NumberComparison(self, thetas, shares, errors, sources_in(given))
 
     def shares_in(self, source: Source, counts: str | None = None) -> np.ndarray:
         """The shares of the true numbers in files, `[K]`."""
@@ -362,7 +362,7 @@ class NumberComparison(Answer):
     """`[K]`, true shares."""
     errors: dict[str, dict[str, float]]
     """The distances of each estimate from the truth, by metric; empty if it is not known."""
-    true: Source | None = None
+    sources: Sequence[Source] = ()
 
     @property
     def _table(self):

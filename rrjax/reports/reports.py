@@ -83,7 +83,7 @@ class Reports(ColumnQuestions):
 
     @property
     def inputs(self) -> list[Source]:
-        return [*super().inputs, *self.beside]
+        return [*super().inputs, *self.beside, *self.counted.domain.sources]
 
     @classmethod
     def of_counts(

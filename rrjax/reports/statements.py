@@ -14,6 +14,7 @@ import numpy as np
 from rrjax.data.errors import check_rate, for_callers, for_commands, option, refusal
 from rrjax.data.number_text import plain
 from rrjax.io.labels import label_text, listed_in
+from rrjax.io.source import Source, sources_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.functionals import (
@@ -60,6 +61,7 @@ class Statements(Answer):
     """Number of reports without a level, a weight, a stratum, a cluster or a population size."""
     notes: Sequence[str] = ()
     """What is odd about the question: rows that are left out, groups that reach beyond the domain."""
+    sources: Sequence[Source] = ()
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -236,6 +238,7 @@ def statements_of(
 ) -> Statements:
     """See `Reports.statements`."""
     check_rate("level", level)
+    sizes: Any = Source(population) if isinstance(population, str | os.PathLike) else population
     quantiles = [quantile] if isinstance(quantile, int | float) else list(quantile)
     others = {"normal": normal, "quantile": quantiles, "population": population is not None}
     tuned_to = tuned_of(looks, tuned_to, others | dict.fromkeys(sample.given, True))
@@ -265,12 +268,12 @@ def statements_of(
     by_functional, num_left_out, lacking = {}, 0, [] if by is None else [by]
     if by_score:
         by_functional, num_left_out, lacking, more = survey_estimates(
-            reports, by_score, by, sample, level, normal, population
+            reports, by_score, by, sample, level, normal, sizes
         )
         notes += more
     if len(by_score) < len(functionals):
         parts, num_left_out = parts_of(reports, by)
-        shares = None if population is None else population_shares(population, [part.level for part in parts[1:]])
+        shares = None if sizes is None else population_shares(sizes, [part.level for part in parts[1:]])
         how: dict[str, Any] = {"normal": normal, "shares": shares, "tuned_to": tuned_to}
         rest = [each for each in functionals if each not in by_functional]
         by_functional |= {each: estimates_of(reports, each, parts, level, **how) for each in rest}
@@ -278,7 +281,7 @@ def statements_of(
     notes += rows_left_out(num_left_out, lacking)
     _ = reports.contradicted  # which warns
     about = level, by, sample if surveyed else None, normal, tuned_to
-    return Statements(reports, estimates, *about, num_left_out, notes)
+    return Statements(reports, estimates, *about, num_left_out, notes, sources_in(sizes))
 
 
 def _check_together(

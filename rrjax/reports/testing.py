@@ -160,7 +160,7 @@ class Test(Answer):
     about: str = ""
     """What was tested, in a sentence, where there are no collections."""
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
-    true: Source | None = None
+    sources: Sequence[Source] = ()
 
     @property
     def title(self) -> str:

@@ -68,6 +68,10 @@ class TwoSampleReports(Kind):
     """Their files; None for a table of counts."""
 
     @property
+    def inputs(self) -> list[Source]:
+        return [*super().inputs, *self.domain.sources]
+
+    @property
     def warnings(self) -> list[str]:
         said = f"{form.number(self.num_missing, 'row has', 'rows have')} no answer or no sample, and are left out."
         return [said] * bool(self.num_missing)

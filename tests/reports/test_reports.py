@@ -310,35 +310,6 @@ def test_a_notebook_shows_the_table_and_no_markup_of_labels(table):
     assert len(repr(many).splitlines()) < 30
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("name", ["in.csv", "link.csv"])
-def test_an_answer_is_not_written_over_its_reports(tmp_path, monkeypatch, name):
-    """A file of CSV has no metadata that tells what it is."""
-    files = [tmp_path / each for each in ("in.csv", "other.csv")]
-    for file in files:
-        file.write_text("a\nx\ny\nx\n")
-    (tmp_path / "link.csv").symlink_to(files[0])
-    first, second = (rrjax.read(file, column="a", epsilon=1.0, domain=["x", "y"]) for file in files)
-    answers = [
-        first.shares(), rrjax.reports.test_difference(second, first), first.test_fit(), second.compare(files[0]),
-        second.test_fit(files[0]), (first + rrjax.Reports.of_counts([5, 6], 1.0, ["x", "y"], column="a")).shares(),
-        rrjax.reports.Groups({1: second, 2: first}).shares(),
-    ]  # fmt: skip
-    for answer in answers:
-        with refused(error=rrjax.data.errors.Contradiction, file=str(tmp_path / name)):
-            answer.write(tmp_path / name)
-    monkeypatch.chdir(tmp_path)
-    relative = rrjax.read("in.csv", column="a", epsilon=1.0, domain=["x", "y"]).shares()
-    (tmp_path / "sub").mkdir()
-    monkeypatch.chdir(tmp_path / "sub")
-    with refused(error=rrjax.data.errors.Contradiction, file=f"../{name}"):
-        relative.write(f"../{name}")
-    assert files[0].read_text() == "a\nx\ny\nx\n"
-    for answer in [*answers, rrjax.plan(num_categories=4, num_users=100, epsilon=1.0)]:
-        for _ in range(2):  # its own table is no input
-            answer.write(tmp_path / "out.csv")
-
-
 ODD = ["50%_#${}~^&", "[18,30)", "*", "a\\b\tc"]
 
 
