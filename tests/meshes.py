@@ -256,6 +256,12 @@ FUNCTIONS = {
         mechanisms.ByRespondent(TWO_DESIGNS.designs, c % 2).mixture(jnp.arange(K) % K)
     ),
     "randomize by respondent": lambda k, c, t: mechanisms.ByRespondent(TWO_DESIGNS.designs, c % 2).randomize(k, c % K),
+    **{
+        f"maximum of columns, {name}": lambda k, c, t, each=MECHANISMS[name]: rrjax.mle(
+            each.mixture_of_counts(jnp.pad(c, (0, each.num_columns - K)))
+        )
+        for name in ("hadamard", "planes")
+    },
     **{f"reports, {name}": of_rounds(protocol) for name, protocol in PROTOCOLS.items()},
     **{f"likelihood, {name}": of_rounds(protocol, joint=True) for name, protocol in PROTOCOLS.items()},
     **{f"collect rounds, {name}": lambda k, c, t, each=each: each.collect(k, c, 2) for name, each in PROTOCOLS.items()},

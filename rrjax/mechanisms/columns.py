@@ -314,7 +314,7 @@ def even_sums(values: Shaped[Array, " M"]) -> Shaped[Array, " M"]:
     The fast transform, with sums over odd numbers in place of differences, so that nothing is subtracted.
     """
     size = values.shape[0]
-    even, odd = values, jnp.zeros_like(values)
+    even, odd = values, _zeros_beside(values)
     step = 1
     while step < size:
         (even_0, even_1), (odd_0, odd_1) = (
@@ -324,6 +324,11 @@ def even_sums(values: Shaped[Array, " M"]) -> Shaped[Array, " M"]:
         odd = jnp.stack([odd_0 + odd_1, odd_0 + even_1], axis=1).reshape(size)
         step *= 2
     return even
+
+
+def _zeros_beside(values: Shaped[Array, "*s"]) -> Shaped[Array, "*s"]:
+    """Zeros that `vmap` spreads over a mesh as it does the values, which are joined with them."""
+    return jnp.where(False, values, 0)
 
 
 @functools.cache
@@ -365,27 +370,31 @@ def incident_sums(values: Shaped[Array, " M"], order: int, dimension: int) -> Sh
     subtracted.
     """
     # Axes: beginnings (the zero vector first), z, ends (the zero vector first). At first a beginning is a whole plane.
-    table = jnp.concatenate([jnp.zeros(1, values.dtype), values])[:, None, None]
-    table = jnp.concatenate([table, jnp.zeros((table.shape[0], order - 1, 1), values.dtype)], axis=1)
+    table = jnp.concatenate([_zeros_beside(values[:1]), values])[:, None, None]
+    table = jnp.concatenate([table, *[_zeros_beside(table)] * (order - 1)], axis=1)
     part = jnp.arange(order, dtype=jnp.int32)
     for length in range(dimension):
         canonical, inverse = (jnp.asarray(each, jnp.int32) for each in _scalings(order, length))
         # A zero beginning continues with 0 or, to be canonical, with 1; any other beginning with all s numbers.
-        first, rest = table[:2], table[2:].reshape(-1, order, *table.shape[1:])
+        first, rest = table[:2], table[2:]
 
         def shifted(tables, digit, canonical=canonical, inverse=inverse):
             """Sums for points with a 1 here: at z − digit, both divided by the factor that makes the end canonical."""
             return tables[:, (part[:, None] - digit) * inverse % order, canonical]
 
+        zero = jnp.sum(first, axis=0, keepdims=True), shifted(first[:1], 0) + shifted(first[1:], 1)
+        table = jnp.concatenate(zero, axis=2)
+        if not rest.shape[0]:  # as in the last turn; a reshape of nothing cannot be spread over a mesh
+            continue
+        rest = rest.reshape(-1, order, *rest.shape[1:])
+
         def add(digit, totals, rest=rest, shifted=shifted):
             one, other = totals
             return _added(one, rest[:, digit]), _added(other, shifted(rest[:, digit], digit))
 
-        zero = jnp.sum(first, axis=0, keepdims=True), shifted(first[:1], 0) + shifted(first[1:], 1)
         nothing = rest[:, 0] * 0, shifted(rest[:, 0], 0) * 0
         totals = jax.lax.fori_loop(0, order, add, tuple((each, each) for each in nothing))
-        more = (total + lost for total, lost in totals)
-        table = jnp.concatenate([jnp.concatenate(zero, axis=2), jnp.concatenate([*more], axis=2)])
+        table = jnp.concatenate([table, jnp.concatenate([total + lost for total, lost in totals], axis=2)])
     return table[0, 0, 1:]
 
 
