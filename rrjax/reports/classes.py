@@ -16,6 +16,7 @@ from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
 from rrjax.reports.functionals import answered_in, check_public, read_levels, rows_left_out, rows_of_levels
 from rrjax.reports.reading import in_float64
+from rrjax.reports.reports import levels_alike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,6 +214,7 @@ def within_of(
     table = {name: np.broadcast_to(each, shape).ravel() for name, each in own.items()}
     lacking = [each.name for each in (numbers, public) if each is not None and each.missing.any()]
     notes = rows_left_out(left_out := int(answered_in(answers).sum()) - number, lacking)
+    notes += levels_alike(by, [level for level, _ in parts])
     _ = reports.contradicted  # which warns
     curves = [] if mean else quantiles
     return ClassStatements(reports, table, within, by, level, simultaneous, curves, left_out, notes)

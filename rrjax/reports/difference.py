@@ -20,7 +20,7 @@ from rrjax.reports.functionals import parts_of, rows_left_out
 from rrjax.reports.hypotheses import check_alike
 from rrjax.reports.parts import Groups, text_of_p
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import Reports, left_out
+from rrjax.reports.reports import Reports, left_out, levels_alike
 from rrjax.reports.surveys import Sample, Surveyed, survey_differences
 
 FEW_REPORTS = 30
@@ -301,6 +301,7 @@ def test_difference(
             problem = f"has {form.number(len(levels), 'level', 'levels')} with reports, and two are compared"
             raise refusal("by", f"{option('by')} {by!r} {problem}", value=by)
         told, both = (list(each) for each in zip(*levels, strict=True))
+        notes += levels_alike(by, told)
         counts, masks = ([], both) if surveys else (both, [])
         _, second = given[0].contradicted, first  # which warns
     elif second is None:

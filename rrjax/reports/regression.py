@@ -20,7 +20,7 @@ from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Block, Caution, Cells, Heading, rows_of_table
 from rrjax.reports.functionals import read_weights
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import Reports
+from rrjax.reports.reports import Reports, levels_alike
 from rrjax.reports.two_sample_designs import TwoSampleReports
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def regression_of(
         num_iters=int(result.num_iters),
         gap=float(result.gap),
         second=second,
-        notes=[*misfit, *([] if rows.clusters is None else _few_clusters(rows, number))],
+        notes=[*rows.notes, *misfit, *([] if rows.clusters is None else _few_clusters(rows, number))],
     )
 
 
@@ -427,6 +427,8 @@ class Rows:
     randomized: list[RandomizedCovariate]
     kept: np.ndarray
     """Which rows of the files these are."""
+    notes: list[str]
+    """What is odd about the columns."""
 
     def of_columns(self, names: Sequence[str]) -> Rows:
         """The rows with these covariates alone."""
@@ -496,6 +498,7 @@ def read_regression_rows(
         int((answered & lacking).sum()),
         [dataclasses.replace(each, reports=each.reports[kept]) for each in chosen],
         kept,
+        [note for each in known for note in levels_alike(each.name, each.levels or ())],
     )
 
 

@@ -35,7 +35,7 @@ from rrjax.reports.kind import ColumnQuestions
 from rrjax.reports.parameters import known_yes, said
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jaxtyping import ArrayLike
 
@@ -403,21 +403,29 @@ def left_out(counted: CountedReports) -> list[str]:
 
 def written_alike(domain: Domain, from_data: bool, *, named: bool = True) -> list[str]:
     """A warning about categories that may be one answer; `named` where messages may repeat labels."""
-    labels, seen = domain.listed or (), {}
+    labels = domain.listed or ()
     if len(labels) > MOST_LISTED:
         return []
     keys = [spelling(label).casefold() if from_data else spelling(label) for label in labels]
-    pairs = [
-        (first, label)
-        for key, label in zip(keys, labels, strict=True)
-        if (first := seen.setdefault(key, label)) != label
-    ]
+    return _one_in_two_ways(keys, labels, "categories", "answer", named)
+
+
+def levels_alike(column: str | None, levels: Iterable[str]) -> list[str]:
+    """A warning about levels of a public column that may be one."""
+    levels = [*dict.fromkeys(levels)]
+    return _one_in_two_ways([each.casefold() for each in levels], levels, f"levels of {column!r},", "level")
+
+
+def _one_in_two_ways(keys, labels, what, one, named=True):
+    seen: dict[str, str] = {}
+    firsts = [seen.setdefault(key, label) for key, label in zip(keys, labels, strict=True)]
+    pairs = [pair for pair in zip(firsts, labels, strict=True) if pair[0] != pair[1]]
     if not pairs:
         return []
     more = f" (and {form.number(len(pairs) - 1, 'more pair', 'more pairs')})" * (len(pairs) > 1)
-    which = f"The categories {pairs[0][0]!r} and {pairs[0][1]!r}{more}" if named else "Some categories"
+    which = f"The {what} {pairs[0][0]!r} and {pairs[0][1]!r}{more}" if named else f"Some {what}"
     return [
-        f"{which} differ only in how they are written, and count as different: if they are one answer, write it in one "
+        f"{which} differ only in how they are written, and count as different: if they are one {one}, write it in one "
         "way."
     ]
 

@@ -18,6 +18,7 @@ from rrjax.io.source import Source, sources_in
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.functionals import (
+    ALL,
     Functional,
     FunctionalEstimate,
     estimates_of,
@@ -27,7 +28,7 @@ from rrjax.reports.functionals import (
 )
 from rrjax.reports.intervals import ANY_TIME, tuned_of
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import Reports, of_order
+from rrjax.reports.reports import Reports, levels_alike, of_order
 from rrjax.reports.shares import largest_of
 from rrjax.reports.surveys import Sample, survey_estimates
 
@@ -279,6 +280,7 @@ def statements_of(
         by_functional |= {each: estimates_of(reports, each, parts, level, **how) for each in rest}
     estimates = [row for each in functionals for row in by_functional[each]]
     notes += rows_left_out(num_left_out, lacking)
+    notes += levels_alike(by, [row.level for row in estimates if row.about == "users" and row.level != ALL])
     _ = reports.contradicted  # which warns
     about = level, by, sample if surveyed else None, normal, tuned_to
     return Statements(reports, estimates, *about, num_left_out, notes, sources_in(sizes))

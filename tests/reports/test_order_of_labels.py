@@ -178,3 +178,23 @@ def test_labels_in_arguments_are_texts_or_values():
     np.testing.assert_allclose(rrjax.read(flags, column="n", domain="1:2", **forced).rates.always, [0.5, 0.1])
     kuk = {"mechanism": "kuk", "parameters": {"have": 0.8, "lack": 0.2, "yes": 2}}
     assert rrjax.read(flags, column="n", domain="1:2", **kuk).yes == 1
+
+
+@pytest.mark.full
+def test_levels_that_differ_in_capitals_are_told_apart_with_a_warning():
+    """Of five questions, each of which compiles programs of its own."""
+    rng, number = np.random.default_rng(0), 300
+    columns = {"smokes": rng.choice(["no", "yes"], number), "age": rng.normal(40, 9, number)}
+    columns |= {"region": rng.choice(["North", "north"], number), "sex": rng.choice(["f", "m"], number)}
+    reports = rrjax.read(pandas.DataFrame(columns), column="smokes", epsilon=2.0, domain=["no", "yes"])
+    for by, more in (("region", 1), ("sex", 0)):
+        answers = [
+            reports.statements(group="yes", by=by),
+            reports.statements(group="yes", by=by, normal=True),
+            reports.within("age", by=by),
+            reports.regress(["age", by]),
+            rrjax.reports.test_difference(reports, by=by),
+        ]
+        for answer in answers:
+            assert len(answer.warnings) == more
+            assert all("'North' and 'north'" in warning for warning in answer.warnings)
