@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import dis
 import hashlib
+import importlib
+import importlib.util
 import inspect
 import sys
 import types
@@ -184,19 +188,19 @@ def _returned(value: Any) -> str:
     return f"{shape_in_words(value.shape)} of {value.dtype}" if value.shape else f"a scalar of {value.dtype}"
 
 
-def identity_of(function: Any, *, classes: bool = False) -> str:
-    """The name of a function, with a hash of its code and of all objects that it contains or uses from its module.
+def identity_of(function: Any) -> str:
+    """The name of a function or class, with a hash of its code and of all objects that it contains or uses.
 
-    For functions of libraries it is the name alone. With `classes`, the methods of a class count too.
+    Those are what its code names: in its module, in modules that it imports, and in classes. Of libraries, which are
+    the modules that come with Python, rrjax and what is installed, it is the name alone.
     """
-    return _Reader(classes).function(function)
+    return _Reader().function(function)
 
 
 class _Reader:
     """Reads a function and all objects that it refers to, each once."""
 
-    def __init__(self, classes: bool) -> None:
-        self.classes = classes
+    def __init__(self) -> None:
         self.known: dict[int, str] = {}
         self.alive: list[Any] = []
         """Keeps the objects of `known`, whose ids could otherwise be reused."""
@@ -218,8 +222,8 @@ class _Reader:
             inner = inner.__func__
         inner = inspect.unwrap(inner)
         code = getattr(inner, "__code__", None)
-        if code is None and not isinstance(inner, type) and hasattr(inner, "__dict__"):  # a callable object
-            given += [vars(inner), _attributes(type(inner))]
+        if code is None and not isinstance(inner, type) and (state := _state(inner)):  # a callable object
+            given += [state, _attributes(type(inner))]
             inner = type(inner)
         module = getattr(inner, "__module__", None) or ""
         name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
@@ -227,7 +231,7 @@ class _Reader:
         if code is not None and not _of_library(module):
             given += [list(_instructions(code)), inner.__defaults__, inner.__kwdefaults__]
             given += [list(_held(inner)), list(_used(inner, code))]
-        if self.classes and isinstance(inner, type):
+        if isinstance(inner, type):
             given += _attributes(inner)
         if given:
             name += f"#{hashlib.sha256(repr(self.content(given)).encode()).hexdigest()[:12]}"
@@ -248,13 +252,13 @@ class _Reader:
             return value.__name__
         if callable(value):
             return self.function(value)
-        if not hasattr(value, "__dict__"):
+        if (state := _state(value)) is None:
             text = repr(value)
             return type(value).__qualname__ if " at 0x" in text else text
         if id(value) not in self.known:
             self.alive.append(value)
             self.known[id(value)] = name = type(value).__qualname__
-            self.known[id(value)] = f"{name} {self.content(vars(value))}"
+            self.known[id(value)] = f"{name} {self.content([state, *_attributes(type(value))])}"
         return self.known[id(value)]
 
 
@@ -268,29 +272,43 @@ def _instructions(code: types.CodeType) -> Iterator[Any]:
             yield constant
 
 
-def _names(code: types.CodeType) -> set[str]:
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of a function, and of the functions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
 
 
-def _attributes(kind: type) -> list[Any]:
-    """The functions, properties and plain values of a class, inherited ones included."""
+def _attributes(kind: type) -> list[tuple[str, Any]]:
+    """The functions, properties and values of a class, inherited ones included."""
     own = (one for one in kind.__mro__ if not _of_library(one.__module__))
-    members = ((name, getattr(value, "fget", value)) for one in own for name, value in sorted(vars(one).items()))
-    plain = bool, int, float, str, tuple
-    return [
-        (name, value)
-        for name, value in members
-        if inspect.isfunction(value) or (isinstance(value, plain) and not name.startswith("__"))
-    ]
+    members = ((name, _function_in(value)) for one in own for name, value in sorted(vars(one).items()))
+    return [(name, value) for name, value in members if inspect.isfunction(value) or not name.startswith("__")]
+
+
+def _function_in(member: Any) -> Any:
+    """The function of a property, a cached one, a static or class method; else the member itself."""
+    functions = (getattr(member, name, None) for name in ("fget", "func", "__func__"))
+    return next((each for each in functions if inspect.isfunction(each)), member)
+
+
+def _state(value: Any) -> dict[str, Any] | None:
+    """The attributes of an object; None for one without any, such as a number."""
+    names = (name for one in type(value).__mro__ for name in np.atleast_1d(vars(one).get("__slots__", ())).tolist())
+    slots = {name: getattr(value, name) for name in names if hasattr(value, name) and not name.startswith("__")}
+    return {**getattr(value, "__dict__", {}), **slots} if hasattr(value, "__dict__") or slots else None
 
 
 def _of_library(module: str) -> bool:
     top = module.split(".")[0]
     if top in _LIBRARIES:
         return True
-    file = getattr(sys.modules.get(top), "__file__", None) or ""
-    return any(folder in file for folder in _INSTALLED)
+    file = getattr(sys.modules.get(top), "__file__", None)
+    if top not in sys.modules:
+        with contextlib.suppress(ImportError, ValueError):  # of what is no name of a module
+            file = getattr(importlib.util.find_spec(top), "origin", None)
+    return any(folder in (file or "") for folder in _INSTALLED)
 
 
 def _held(function: Any) -> Iterator[Any]:
@@ -301,13 +319,44 @@ def _held(function: Any) -> Iterator[Any]:
             yield None
 
 
-def _used(function: Any, code: types.CodeType) -> Iterator[Any]:
-    """Globals, by name, and attributes of modules that are no libraries."""
-    names = sorted(_names(code))
+def _used(function: Any, code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    """Globals, by name, and attributes of modules that are no libraries, also of those that the function imports."""
+    names = sorted({name for each in _codes(code) for name in each.co_names})
+    modules = {module.__name__: module for module in _imported(function, code)}
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, types.ModuleType):
-            if not _of_library(value.__name__):
-                yield name, [(one, getattr(value, one)) for one in names if hasattr(value, one)]
+            modules[value.__name__] = value
         elif value is not None:
             yield name, value
+    seen: set[str] = set()
+    while modules:
+        module = modules.pop(min(modules))
+        seen.add(module.__name__)
+        if _of_library(module.__name__):
+            continue
+        for name in names:
+            value = getattr(module, name, None)
+            if not isinstance(value, types.ModuleType):
+                yield f"{module.__name__}.{name}", value
+            elif value.__name__ not in seen:
+                modules[value.__name__] = value
+
+
+def _imported(function: Any, code: types.CodeType) -> Iterator[types.ModuleType]:
+    """The modules that the code of a function imports, which it would import at its first call."""
+    names: set[str] = set()
+    for one in _codes(code):
+        instructions = list(dis.get_instructions(one))
+        for level, listed, each in zip(instructions, instructions[1:], instructions[2:], strict=False):
+            if each.opname == "IMPORT_NAME":
+                package = function.__globals__.get("__package__")
+                with contextlib.suppress(ImportError):  # the package is not known: the function's own error says more
+                    name = importlib.util.resolve_name("." * level.argval + each.argval, package)
+                    names |= {name, *(f"{name}.{what}" for what in listed.argval or ())}  # which may be modules, too
+    for name in sorted(names):
+        if not _of_library(name):
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+            if name in sys.modules:
+                yield sys.modules[name]

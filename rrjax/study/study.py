@@ -333,7 +333,7 @@ class Study:
             "metrics": {label: identity_of(f) for label, f in self.metrics.items()},
         }
         if self.mechanism is not None:
-            description["mechanism"] = {label: identity_of(f, classes=True) for label, f in self.mechanism.items()}
+            description["mechanism"] = {label: identity_of(f) for label, f in self.mechanism.items()}
         return json.loads(json.dumps(description))
 
     def run(

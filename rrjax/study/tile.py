@@ -327,7 +327,7 @@ class Tile:
         if self.shape.mechanism is None:
             return common
         factory = _mechanisms(self.study)[self.shape.mechanism]
-        return *common, id(factory), identity_of(factory, classes=True)
+        return *common, id(factory), identity_of(factory)
 
     def kept_identity(self) -> tuple[Any, ...] | None:
         """The same for other processes with the same code of rrjax; None if functions are not of its catalogues.

@@ -1,5 +1,7 @@
 """Functions of one's own are told apart by what they hold."""
 
+import importlib
+import shutil
 import sys
 import types
 from functools import partial
@@ -90,6 +92,70 @@ def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
     before = identity_of(_uses_a_global)
     monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 2.0)
     assert identity_of(_uses_a_global) != before
+
+
+SMOOTHER = """
+class Smoother:
+    weight = 1.0
+    __slots__ = ("share",)
+
+    def __init__(self, share):
+        self.share = share
+
+    def smooth(self, counts):
+        return counts * FACTOR
+
+    @staticmethod
+    def plain(counts):
+        return counts * FACTOR
+
+    @property
+    def doubled(self):
+        return FACTOR
+
+smoother = Smoother(FACTOR)
+"""
+USES = {
+    "a module of a package": "import own_package.core\ndef f(counts): return own_package.core.f(counts)",
+    "a module by another name": "import own_package.core as core\ndef f(counts): return core.f(counts)",
+    "a module of a module": "import own_package.other\ndef f(counts): return own_package.other.core.f(counts)",
+    "a local import": "def f(counts):\n    from own_package.core import f\n    return f(counts)",
+    "a local module": "def f(counts):\n    import own_package.core as core\n    return core.f(counts)",
+    "a relative import": "def f(counts):\n    from .core import f\n    return f(counts)",
+    "a relative module": "def f(counts):\n    from . import core\n    return (lambda: core.f(counts))()",
+    "a method": "from .core import Smoother\ndef f(counts): return Smoother(0.1).smooth(counts)",
+    "a static method": "from .core import Smoother\ndef f(counts): return Smoother.plain(counts)",
+    "a property": "from .core import Smoother\ndef f(counts): return Smoother(0.1).doubled * counts",
+    "a method of an object": "from .core import Smoother\nof = Smoother(0.1)\ndef f(counts): return of.smooth(counts)",
+    "a slot of an object": "from .core import smoother\ndef f(counts): return smoother.share * counts",
+    "a value of a class": "from .core import Smoother\ndef f(counts): return Smoother.weight * counts",
+    "an array of a class": "from .core import Held\ndef f(counts): return Held.array * counts",
+}
+
+
+@pytest.mark.parametrize("uses", USES)
+def test_what_a_function_uses_of_other_modules_and_classes_counts(uses, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "own_package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "other.py").write_text("from own_package import core")
+    (folder / "study.py").write_text(USES[uses])
+
+    def identity(factor):
+        text = f"import numpy as np\n\ndef f(counts):\n    return counts * FACTOR\n{SMOOTHER}\nFACTOR = 1\n"
+        text += "class Held:\n    array = np.asarray([FACTOR])\n"
+        (folder / "core.py").write_text(text.replace("FACTOR", str(factor)).replace(f"{factor} = 1\n", ""))
+        for name in [name for name in sys.modules if name.startswith("own_package")]:
+            monkeypatch.delitem(sys.modules, name)
+        importlib.invalidate_caches()
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+        return identity_of(importlib.import_module("own_package.study").f)
+
+    one, other = identity(11), identity(22)
+    assert one != other
+    assert identity(11) == one
+    assert one.startswith("own_package.study.f#")
 
 
 @pytest.mark.full
