@@ -17,7 +17,7 @@ from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, DataError, UsageError
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.rounds import MemoFile, Memos, head_of, one_number, read_users
+from rrjax.io.rounds import MemoFile, Memos, head_of, letters_of, one_number, read_users
 from rrjax.io.rows import Values
 from rrjax.io.write import CODINGS, ROUND, Kept
 from rrjax.mechanisms.table import names_in
@@ -180,12 +180,12 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
             f"{num_same:,} ids of {how.user!r} are the same numbers as others, as 7 and 007, and count as different "
             "users. If they are one, the user spends twice: write ids in one way."
         )
-    before = {name.casefold() for name in absent}
-    if num_capitals := sum(name.casefold() in before for name in added):
-        others = form.number(num_capitals, "new id differs", "new ids differ")
+    before = {letters for name in absent if (letters := letters_of(name))}
+    if num_alike := sum(letters_of(name) in before for name in added):
+        others = form.number(num_alike, "new id differs", "new ids differ")
         warnings.append(
-            f"{others} from ids of the rounds before in capitals alone. If they are the same users, they spend ε∞ "
-            "again: write ids in one way."
+            f"{others} from ids of the rounds before in capitals, blanks or signs alone. If they are the same users, "
+            "they spend ε∞ again: write ids in one way."
         )
     if odd := sorted(name for name in here if name in files.source.missing or name.casefold() in MISSING):
         warnings.append(

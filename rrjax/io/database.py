@@ -281,13 +281,24 @@ _WHOLE = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
 """Pattern of a whole number with decimals that are zero."""
 
 
+_HYPHENS = dict.fromkeys(map(ord, "‐‑‒–−"), "-")  # noqa: RUF001 - they look alike, which is why
+"""What stands for a hyphen or a minus."""
+_ROUNDED = r"\s*[+-]?[0-9]+(\.[0-9]*)?[eE]\+[0-9]{1,3}\s*"
+"""Pattern of a large number as spreadsheets and floats show it."""
+
+
 def _spelled(name: str) -> str:
-    """A text in one of its Unicode forms (NFKC), without invisible characters, and without blanks around it."""
+    """A text in one of its Unicode forms (NFKC), without invisible characters, and without blanks around it.
+
+    Digits of all scripts, and hyphens of all kinds, are those of ASCII.
+    """
     # Characters that are not printable are blanks other than " ", controls and what is invisible.
-    if name.isprintable() and unicodedata.is_normalized("NFKC", name):
-        return name.strip()
-    visible = "".join(each for each in name if unicodedata.category(each) != "Cf")
-    return unicodedata.normalize("NFKC", visible).strip()
+    if not (name.isprintable() and unicodedata.is_normalized("NFKC", name)):
+        visible = "".join(each for each in name if unicodedata.category(each) != "Cf")
+        name = unicodedata.normalize("NFKC", visible)
+    if not name.isascii():
+        name = re.sub(r"\d", lambda digit: str(unicodedata.decimal(digit[0])), name.translate(_HYPHENS))
+    return name.strip()
 
 
 def spelling(label: str) -> str:
@@ -301,15 +312,25 @@ def spelling(label: str) -> str:
 def user_name(kind: Kind, value: str = "value") -> str:
     """The text of a user's id, NULL without one: 3 in a CSV, "3.0" in another one, and 3.0 in Parquet are one user.
 
-    So are texts that look the same, by `declare_spelling`. A float that may stand for several integers is no id.
+    So are texts that look the same, by `declare_spelling`.
     """
-    exact = f"CASE typeof({value}) WHEN 'DOUBLE' THEN abs({value}) <= {LARGEST_EXACT_FLOAT} "
-    exact = f"({exact} WHEN 'FLOAT' THEN abs({value}) <= {2**24 - 1} ELSE true END) AND " if kind == "number" else ""
     name = text(kind, value)
     if kind == "text":  # of ASCII texts without blanks around them the spelling is known, without a call of Python
         name = f"CASE WHEN regexp_full_match({name}, '[!-~]([ -~]*[!-~])?') THEN {name} ELSE spelled({name}) END"
     name = rf"nullif(regexp_replace({name}, {literal(_WHOLE)}, '\1'), '')"
-    return f"CASE WHEN {exact}NOT {is_missing(kind, (), value)} THEN {name} END"
+    return f"CASE WHEN NOT {is_missing(kind, (), value)} THEN {name} END"
+
+
+def is_rounded(kind: Kind, value: str = "value") -> str:
+    """Whether a number may stand for several integers: a large float, or a text with fewer digits, as 1.23457E+12."""
+    if kind == "number":
+        exact = f"WHEN 'DOUBLE' THEN abs({value}) > {LARGEST_EXACT_FLOAT} WHEN 'FLOAT' THEN abs({value}) > {2**24 - 1}"
+        return f"CASE typeof({value}) {exact} ELSE false END"
+    if kind != "text":
+        return "false"
+    known, power = (f"regexp_extract({value}, '{part}', 1)" for part in (r"\.([0-9]*)[eE]", r"\+([0-9]+)\s*$"))
+    digits = f"TRY_CAST({power} AS INTEGER) > length({known})"
+    return f"(contains({value}, '+') AND regexp_full_match({value}, {literal(_ROUNDED)}) AND {digits})"
 
 
 def integer(kind: Kind, value: str = "value") -> str:

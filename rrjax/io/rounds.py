@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError, number
-from rrjax.io.database import connect, declare_spelling, explaining, parquet, parquet_record, user_name
+from rrjax.io.database import connect, declare_spelling, explaining, is_rounded, parquet, parquet_record, user_name
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord, Metadata
 from rrjax.io.rows import read_rows
@@ -29,8 +29,11 @@ from rrjax.io.write import CODINGS, copy, replacing
 from rrjax.privacy.clients.locking import Lock, locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 
-_NUMBER = r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,9})?"
+_NUMBER = r"'?([+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?)"
+"""Pattern of a number, also after the apostrophe by which spreadsheets mark a text."""
+_IN_THOUSANDS = r"[+-]?[0-9]{1,3}([,. _'’][0-9]{3})+"  # noqa: RUF001 - as spreadsheets write them
 _PLAIN = r"0|-?[1-9][0-9]*"
+INEXACT = "a number that was rounded: too large to be exact as a float, or without its last digits, as 1.2E+12"
 
 
 def rounds_of(source: Source) -> dict[int, Source]:
@@ -66,29 +69,53 @@ def check_users(source: Source, column: str) -> None:
 
 
 def one_number(users: Iterable[str]) -> list[list[str]]:
-    """The groups of different ids that are one number, such as 7, 007 and +7, or 1000 and 1e3.
+    """The groups of different ids that are one number, such as 7, 007 and +7, or 1000, 1e3 and 1,000.
 
     Example:
-        >>> one_number(["7", "8", "x7", "007", "1e3"])
-        [['7', '007']]
+        >>> one_number(["7", "8", "x7", "007", "1e3", "1000", "1.000"])
+        [['7', '007'], ['1e3', '1000', '1.000']]
     """
     names = dict.fromkeys(users)
-    numbers = [name for name in names if re.fullmatch(_NUMBER, name)]
-    if all(re.fullmatch(_PLAIN, name) for name in numbers):  # the usual case: no two are one number
+    odd = {name: numbers for name in names if not re.fullmatch(_PLAIN, name) and (numbers := _numbers_in(name))}
+    if not odd:  # the usual case: no two are one number
         return []
     groups: dict[Decimal, list[str]] = {}
-    for name in numbers:
-        groups.setdefault(Decimal(name), []).append(name)
+    for name in names:
+        for each in odd.get(name) or ({Decimal(name)} if re.fullmatch(_PLAIN, name) else ()):
+            groups.setdefault(each, []).append(name)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _numbers_in(name: str) -> set[Decimal]:
+    """The numbers that a text may be: 1.000 may be one, or a thousand."""
+    match = re.fullmatch(_NUMBER, name)
+    texts = [match[1]] if match else []
+    texts += [re.sub("[^0-9+-]", "", name)] if re.fullmatch(_IN_THOUSANDS, name) else []
+    return {Decimal(text) for text in texts}
+
+
+def letters_of(name: str) -> str:
+    """The letters and digits of an id, without capitals, and of a time at midnight those of its day.
+
+    Example:
+        >>> letters_of("Ab-12 c"), letters_of("2024-01-02 00:00:00")
+        ('ab12c', '20240102')
+    """
+    return "".join(each for each in re.sub(r"[ T]00:00:00(\.0*)?$", "", name).casefold() if each.isalnum())
 
 
 @contextmanager
 def _scanned(source: Source, column: str) -> Iterator[tuple[Scan, str]]:
     """The scan of a column of users, checked, and the query of their names in the order of the rows."""
+    files = source.files()
+    for file in files if len(files) > 1 else ():  # columns of two types are joined as a third one
+        with _scanned(dataclasses.replace(source, paths=file), column):
+            pass
     with scanning(dataclasses.replace(source, column=column, missing=())) as chosen:
         chosen.query("SET preserve_insertion_order = true")
         declare_spelling(chosen.connection)
-        names = f"SELECT {user_name(chosen.kind)} AS name FROM ({chosen.sql})"
+        name = f"CASE WHEN NOT {is_rounded(chosen.kind)} THEN {user_name(chosen.kind)} END"
+        names = f"SELECT {name} AS name FROM ({chosen.sql})"
         odd = chosen.query(
             "SELECT name IS NULL, min(place) AS first, max(place) FROM (SELECT row_number() OVER () - 1 AS place, name "
             f"FROM ({names})) GROUP BY name HAVING name IS NULL OR count(*) > 1 ORDER BY first LIMIT 1"
@@ -101,7 +128,7 @@ def _scanned(source: Source, column: str) -> Iterator[tuple[Scan, str]]:
 def _unfit(chosen: Scan, nameless: bool, first: int, last: int) -> DataError:
     """The error about the first row without a name, or about the first and the last row of one name."""
     if nameless:
-        return error_at(chosen, first, "no user, or a number that is too large to be exact as a float")
+        return error_at(chosen, first, f"no user, or {INEXACT}")
     file, row = place_of(chosen, first)
     problem = f"another row of the user of {file}, row {row:,}; each user has one report a round"
     return error_at(chosen, last, problem)

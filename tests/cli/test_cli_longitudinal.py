@@ -386,6 +386,10 @@ FORMS = [
     ("u1", "\u00a0u1 "),
     ("u1", "u\u200b1\ufeff"),
     ("3", "\uff13.0"),
+    ("31", "\u0663\u0661"),  # digits of Arabic
+    ("-7", "\u22127"),  # a minus
+    ("a-1", "a\u20101"),  # hyphens
+    ("a-1", "a\u20131"),
 ]
 
 
@@ -405,9 +409,13 @@ def test_one_user_in_every_form_of_unicode(week, one, form):
 
 
 @pytest.mark.long
-def test_ids_in_other_capitals_are_told(week):
+@pytest.mark.parametrize(
+    ("one", "other_one"),
+    [("Ann@x", "ann@x"), ("a b", "a  b"), ("12ab-34cd", "12ab34cd"), ("2024-01-02", "2024-01-02 00:00:00")],
+)
+def test_ids_in_other_capitals_or_signs_are_told(week, one, other_one):
     warnings = []
-    for names in ("Ann@x", "ann@x", "Ann@x"):
+    for names in (one, other_one, one):
         Path("day9.csv").write_text("id,app\n" + "".join(f"{name},maps\n" for name in (*"bcd", names)))
         out = week.done(*other(9, f"r{len(warnings)}.parquet"))
         warnings.append(len(json.loads(out)["warnings"]))
@@ -423,13 +431,17 @@ def test_ids_that_look_like_missing_ones_are_told(week, name, warned):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("before", "now"), [("007", "7"), ("7", "+7"), ("1000", "1e3"), ("-7", "-07.0")])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [("007", "7"), ("7", "+7"), ("1000", "1e3"), ("-7", "-07.0"), ("1234567", "1,234,567"), ("1001", "1.001")]
+    + [("1001", f"1{sign}001") for sign in " _'"] + [("0.5", ".5"), ("3", "'3")],
+)  # fmt: skip
 def test_ids_that_are_one_number_in_the_next_round(week, before, now):
-    """A spreadsheet that drops zeros makes new users of all."""
-    Path("day9.csv").write_text(f"id,app\n{before},maps\n")
+    """A spreadsheet that drops zeros, or that shows thousands, makes new users of all."""
+    Path("day9.csv").write_text(f'id,app\n"{before}",maps\n')
     assert week(*line(9))[0] == 0
     memo = Path("memo.parquet").read_bytes()
-    Path("day9.csv").write_text(f"id,app\n{now},maps\n")
+    Path("day9.csv").write_text(f'id,app\n"{now}",maps\n')
     code, _, error = week(*other(9))
     assert (code, week.error.column, week.error.value) == (3, "id", None)
     assert f": {now} for {before}" not in error  # logs keep messages
@@ -482,6 +494,23 @@ def test_ids_that_are_not_exact(week):
         given[1] = "day9.parquet"
         assert week(*given)[0] == 3
         assert (week.error.column, week.error.row) == ("id", 2)
+        for other_kind in ("INTEGER", "VARCHAR"):
+            query = f"SELECT CAST(i AS {other_kind}) AS id, 'maps' AS app FROM range(1, 3) AS t(i)"
+            duckdb.connect().execute(f"COPY ({query}) TO 'day8.parquet'")
+            both = [given[0], "day8.parquet", *given[1:]]  # whose columns are joined as those of a third type
+            assert week(*both)[0] == 3
+            assert (week.error.file, week.error.row) == ("day9.parquet", 2)
+
+
+@pytest.mark.long
+def test_ids_without_their_last_digits(week):
+    """As spreadsheets show large numbers."""
+    for name, odd in (("1.23457E+12", True), ("1e+1", True), ("1.25E+2", False), ("12e3", False), ("1E5F", False)):
+        Path("day9.csv").write_text(f"id,app\nu1,maps\n{name},maps\n")
+        assert week(*line(9, out=f"{name}.parquet"))[0] == 3 * odd
+        if odd:
+            assert (week.error.column, week.error.row) == ("id", 2)
+            assert name not in str(week.error)
 
 
 @pytest.mark.long
