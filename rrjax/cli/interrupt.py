@@ -14,6 +14,9 @@ from typing import cast
 INTERRUPTED = 130
 MESSAGE = "interrupted; no partial file is left behind"
 AT_IMPORT = "interrupted twice while a module was imported; an unfinished file may be left, named .rrjax-…"
+WHILE_FINISHING = (
+    "interrupted twice while a round was finished: the next `rrjax randomize` with this memo goes on from there"
+)
 SECONDS_BETWEEN_TRIES = 0.02
 """Time until an interrupt that came while a module was imported comes again."""
 
@@ -37,6 +40,23 @@ def unwinding() -> Iterator[None]:
     Ctrl-C then ends the process, in case that the module does not end.
     """
     with _handling(_AfterImports()):
+        yield
+
+
+@contextmanager
+def finishing() -> Iterator[None]:
+    """Lets Ctrl-C wait for files that must all be written once the first of them is; a second one ends the process.
+
+    The work is done then: the interrupt has no further effect.
+    """
+    came: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if came:
+            _end(WHILE_FINISHING, number, frame)
+        came.append(number)
+
+    with _handling(handle):
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from rrjax import io
 from rrjax.cli import show
-from rrjax.cli.interrupt import ending_at_once
+from rrjax.cli.interrupt import ending_at_once, finishing
 from rrjax.cli.paths import Paths
 from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
@@ -92,7 +93,6 @@ class Reported:
     """About the ids of users."""
 
 
-@ending_at_once()
 def make_round(
     files: Files, values: Values, out: Path, how: Rounds, name: str, epsilon: float, seed: int | None
 ) -> Reported:
@@ -107,14 +107,15 @@ def make_round(
             f"{how.user!r}, which must be different",
             value=how.user,
         )
-    device = _client(name, values.domain.num_categories, epsilon, how.first_epsilon, None, 1)
+    with ending_at_once():
+        device = _client(name, values.domain.num_categories, epsilon, how.first_epsilon, None, 1)
     users = read_users(files.source, how.user)
     if values.present is not None:
         users = users[values.present]
     domain = values.domain
     head = head_of(MechanismRecord(name, device.parameters), values.column, domain, seed is not None, how.user)
     file = MemoFile(how.memo, head)
-    with file.opened() as memos:
+    with file.opened() as memos, ExitStack() as ending:
         number = how.round or (memos.rounds[-1] + 1 if memos.rounds else 1)
         if memos.rounds and number <= memos.rounds[-1]:
             raise UsageError.about(
@@ -131,14 +132,17 @@ def make_round(
                 value=number,
             )
         if seed is not None:
-            device = _client(name, domain.num_categories, epsilon, how.first_epsilon, seed, number)
+            with ending_at_once():
+                device = _client(name, domain.num_categories, epsilon, how.first_epsilon, seed, number)
         files.source.check_unchanged()  # values and users were read one after the other
         warnings = _check_ids(users, set(memos.users.tolist()), files, how, number)
         before = len(memos.users)
-        memos, places = memos.with_answers(device, users, values.indices)
+        with ending_at_once():
+            memos, places = memos.with_answers(device, users, values.indices)
         if len(memos.users) > before:
             file.write(memos)  # before any report is made of them
-        reports = device.report(memos.seeds[places], memos.answers[places])
+        with ending_at_once():
+            reports = device.report(memos.seeds[places], memos.answers[places])
         record = MechanismRecord(name, device.parameters)
         effective = epsilon if seed is not None else device.effective_epsilon
         metadata = metadata_of(
@@ -149,6 +153,7 @@ def make_round(
         def commit(aside: Path, place: Path) -> None:
             # An interruption before this leaves no reports of this round; after it, the next round moves them.
             files.source.check_unchanged()  # the column of users was read again, to write it
+            ending.enter_context(finishing())
             file.add_round(memos, number, aside, place)
 
         io.write_reports(out, coded, metadata, kept=Kept(files.source, (how.user,), values.present), commit=commit)

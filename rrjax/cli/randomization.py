@@ -296,7 +296,6 @@ class SeparateColumnFlags:
         return [own if own <= part else math.nextafter(own, 0) for part in exact for own in [float(part)]]
 
 
-@ending_at_once()
 def make_apart(
     files: Files,
     out: Path,
@@ -319,9 +318,10 @@ def make_apart(
     if not present.any():
         raise io.DataError(f"{files.name}: no row has a value in any of {', '.join(columns)}", file=files.name)
     beside = kept_of(files, keep, columns, present) if keep else None  # refused before anything is randomized
-    key = None if seed is None else jax.random.key(seed)
     num_users = int(present.sum())
-    kept = np.full((num_users, len(read)), True) if sample is None else _drawn(num_users, len(read), sample, key)
+    with ending_at_once():
+        key = None if seed is None else jax.random.key(seed)
+        kept = np.full((num_users, len(read)), True) if sample is None else _drawn(num_users, len(read), sample, key)
     made, warnings = [], []
     if num_users < len(present):
         lacking = form.number(len(present) - num_users, "row without any value is", "rows without any value are")
@@ -330,12 +330,13 @@ def make_apart(
         size, own = values.domain.num_categories, values.indices[present]
         known = kept[:, place] & (own >= 0)
         reports = np.full(num_users, -1, np.int32)
-        client = client_of(rrjax.RandomizedResponse.name, size, epsilon)
-        if key is None:
-            reports[known] = client.randomize(own[known])
-        else:
-            mechanism = rrjax.RandomizedResponse(size, epsilon)
-            reports[known] = mechanism.randomize(jax.random.fold_in(key, place), own[known])
+        with ending_at_once():
+            client = client_of(rrjax.RandomizedResponse.name, size, epsilon)
+            if key is None:
+                reports[known] = client.randomize(own[known])
+            else:
+                mechanism = rrjax.RandomizedResponse(size, epsilon)
+                reports[known] = mechanism.randomize(jax.random.fold_in(key, place), own[known])
         record = MechanismRecord(client.name, client.parameters)
         made.append((reports, metadata_of(values, record, client.effective_epsilon, seed, sampled=sample)))
         missing = int((own < 0).sum())

@@ -135,6 +135,49 @@ def test_a_kill_between_any_two_writes(day, number, when):
     assert day("estimate", *sorted(complete()))[0] == 0
 
 
+STOPPED = """
+import os, signal, sys
+name, number, *arguments = sys.argv[1:]
+write, calls = getattr(os, name), []
+
+def stopping(*given):
+    calls.append(given)
+    if len(calls) == int(number):
+        signal.raise_signal(signal.SIGINT)
+    return write(*given)
+
+setattr(os, name, stopping)
+sys.argv[1:] = arguments
+from rrjax.cli import main
+main()
+"""
+
+
+@pytest.mark.long  # kept in every run: an unfinished memo is as secret as a memo
+@pytest.mark.parametrize(
+    "place", [("fsync", 1), ("replace", 1), ("fsync", 3), ("fsync", 4), ("replace", 2), ("replace", 3)]
+)
+def test_an_interrupt_leaves_no_unfinished_file(day, place):
+    """Before the memo notes the round there is no round; afterwards it is finished."""
+    line = [sys.executable, "-c", STOPPED, *map(str, place), *LINE, "--out", "reports/first.parquet"]
+    done = subprocess.run(line, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    made = rounds() == [1]
+    assert done.returncode == (0 if made else 130), done.stderr
+    assert made == (place in [("replace", 2), ("replace", 3), ("fsync", 4)])
+    assert ("no partial file" in done.stderr) != made
+    assert not [*Path("memo").glob(".rrjax-*"), *Path("reports").glob(".rrjax-*")]
+    go_on(day, "reports/second.parquet")
+
+
+@pytest.mark.long
+def test_an_interrupt_leaves_no_unfinished_reports_of_several_columns(day):
+    line = ["randomize", "day.csv", "--apart", "--column", "app", "--column", "id", "--epsilon", "2"]
+    line += ["--domain", "0:2", "--domain", f"0:{NUM_USERS - 1}", "--out", "reports/first.parquet"]
+    done = subprocess.run([sys.executable, "-c", STOPPED, "fsync", "1", *line], check=False, stderr=subprocess.PIPE)
+    assert done.returncode == 130, done.stderr
+    assert not [*Path("reports").iterdir()]
+
+
 @pytest.mark.long
 def test_another_file_in_the_way_of_an_interrupted_round(day):
     line = [sys.executable, "-c", KILLED, "3", "before", *LINE, "--out", "reports/first.parquet"]
