@@ -120,6 +120,8 @@ def remembering(folder: Path, name: str) -> Iterator[None]:
         if digest is not None and digest not in _known(record):
             # Where it cannot be written, or is another file by a link, the next run needs another folder.
             with contextlib.suppress(OSError, Contradiction, DataError):
+                if record.is_symlink() or (record.exists() and record.stat().st_nlink > 1):
+                    return
                 check_writable(record)
                 with open(record, "a", encoding="utf-8") as stream:
                     stream.write(f"\n{digest}\n")  # a line that a killed process began stays apart

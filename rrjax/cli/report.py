@@ -79,7 +79,8 @@ def report(
 
     check_rate("level", level)
     files = Files(reports, reading)
-    name = files.name.split(".")[0] or "rrjax"
+    about, by_default = os.path.realpath(files.source.files()[0]), out is None
+    name = Path(files.name.removesuffix(".gz")).stem.lstrip(".") or "rrjax"
     out = Path(f"{name}-report.html") if out is None else out
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError.about("--out", f"{out}: a page is written as .html", value=out)
@@ -90,6 +91,9 @@ def report(
             f"{out} is there already, and rrjax did not make it: write to another file, or replace it with --force",
             value=out,
         )
+    if not force and by_default and out.exists() and not is_page(out, about):
+        problem = "is a page about other reports: write to another file, or replace it with --force"
+        raise UsageError.about("--out", f"{out} {problem}", value=out)
     source = files.source
     columns = source.column is None and len(source.columns()) > 1
     metadata = None if columns else source.metadata()
@@ -108,7 +112,7 @@ def report(
             page = page_of(collection, level, top, **given)
         status.update("Writing …")
         line = ("rrjax", str(context.info_name), *_words_of(context))
-        page.write(out, title, [shlex.quote(word) for word in line])
+        page.write(out, title, [shlex.quote(word) for word in line], about)
     show.say(collection.summary())
     show.warn(page.warnings)
     show.show_files({"Page": out})

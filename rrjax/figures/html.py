@@ -7,6 +7,7 @@ thousandths of the width and of the height; strokes keep their width. Figures of
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import math
 import os
@@ -204,19 +205,31 @@ def versions(*packages: str) -> str:
     return f"{names}, Python {platform.python_version()}"
 
 
-def is_page(path: str | os.PathLike[str]) -> bool:
-    """Whether `write_page` wrote a file, so that it may be overwritten."""
+def is_page(path: str | os.PathLike[str], about: str = "") -> bool:
+    """Whether `write_page` wrote a file, about this if it is given, so that it may be overwritten."""
     try:
         with open(path, "rb") as stream:
-            return _GENERATOR.encode() in stream.read(1000)
+            return (_GENERATOR + _about(about)).encode() in stream.read(1000)
     except OSError:
         return False
 
 
+def _about(about: str) -> str:
+    """What a page is about, as a digest, which tells nothing else of a path."""
+    digest = hashlib.sha256(os.fsencode(about)).hexdigest()[:16]
+    return f'\n<meta name="rrjax-about" content="{digest}">' if about else ""
+
+
 def write_page(
-    path: str | os.PathLike[str], title: str, main: Iterable[Markup], *, head: Iterable[Markup] = (), foot: str = ""
+    path: str | os.PathLike[str],
+    title: str,
+    main: Iterable[Markup],
+    *,
+    head: Iterable[Markup] = (),
+    foot: str = "",
+    about: str = "",
 ) -> Path:
-    """Writes a page, whole or not at all: title, `head` below it, the parts, and a footer.
+    """Writes a page, whole or not at all: title, `head` below it, the parts, and a footer; see `is_page` for `about`.
 
     Raises:
         DataError: The file cannot be written; the message has the reason.
@@ -227,7 +240,7 @@ def write_page(
     page = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        _GENERATOR,
+        _GENERATOR + _about(about),
         f"<title>{markup(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
         *("<header>", f"<h1>{markup(title)}</h1>", *head, "</header>"),
         *("<main>", *main, "</main>", *footer),

@@ -27,7 +27,7 @@ from rrjax.io.database import (
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
-from rrjax.io.scan import Scan, check_header, error_at, scan, scanning
+from rrjax.io.scan import Scan, check_header, error_at, may_be_thousands, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
@@ -240,15 +240,9 @@ def _group_counts(chosen: Scan, counts_column: str, keys: Sequence[str] = ()) ->
         f"SELECT {columns}, {integer(chosen.amount_kind, 'amount')} AS number FROM ({chosen.sql})",
         keys,
     )
-    if chosen.amount_kind == "text":
-        # 12.000 may be twelve thousand; of a table with other decimals, or with none, it is not.
-        thousands, decimals = (
-            f"coalesce(bool_or(regexp_full_match(trim(amount), '{like}')), false)"
-            for like in ("[+]?[1-9][0-9]{0,2}[.]000", "[+]?(0|[0-9]{4,})[.]000")
-        )
-        if chosen.scalar(f"SELECT {thousands} AND NOT {decimals} FROM ({chosen.sql})"):
-            problem = f"counts in {counts_column!r} are written as 12.000, which may be 12 or twelve thousand"
-            raise chosen.error(f"{problem}: write whole numbers without a point.", column=counts_column)
+    if chosen.amount_kind == "text" and may_be_thousands(chosen, "amount"):
+        problem = f"counts in {counts_column!r} are written as 12.000, which may be 12 or twelve thousand"
+        raise chosen.error(f"{problem}: write whole numbers without a point.", column=counts_column)
     refused = chosen.scalar("SELECT coalesce(sum(refused), 0) FROM tally")
     if refused:
         raise _refused_counts(chosen, counts_column, refused)

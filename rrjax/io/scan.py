@@ -135,6 +135,15 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
     return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure, kinds)
 
 
+def may_be_thousands(chosen: Scan, column: str = "value") -> bool:
+    """Whether texts such as 12.000 may be thousands; in a table with other decimals they are not."""
+    thousands, decimals = (
+        f"coalesce(bool_or(regexp_full_match(trim({column}), '{like}')), false)"
+        for like in ("[+]?[1-9][0-9]{0,2}[.][0-9]{3}", "[+]?((0|[0-9]{4,})?[.][0-9]*|[0-9]+[.]([0-9]{0,2}|[0-9]{4,}))")
+    )
+    return bool(chosen.scalar(f"SELECT {thousands} AND NOT {decimals} FROM ({chosen.sql})"))
+
+
 def place_of(chosen: Scan, place: int) -> tuple[str, int]:
     """The file, and the row in it from 1, of a place among the rows of all files."""
     for file in chosen.files[:-1]:
@@ -250,6 +259,8 @@ class _Relation:
 
     def equal_names(self, name: str) -> DataError:
         *places, last = (str(place) for place, (other, _, _) in enumerate(self.columns, start=1) if other == name)
+        if self.unsure:  # the name may be a value
+            return self.error(f"columns {', '.join(places)} and {last} seem to have the same name.{self.hidden}")
         return self.error(
             f"columns {', '.join(places)} and {last} have the same name, {name!r}, so that it cannot be told which "
             "one is meant. Rename them in the file.",

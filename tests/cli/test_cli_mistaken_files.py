@@ -1,5 +1,7 @@
 """What is taken for something else: reports for counts or true values, a column for another one, labels for numbers."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -97,3 +99,29 @@ def test_a_name_that_is_too_long_is_said_of_its_file(files):
 
 def test_one_answer_twice_is_no_file_twice(files):
     assert "twice" not in files.said(3, "estimate", "yes", "yes", "--epsilon", "1")
+
+
+def test_a_first_line_that_may_be_values_is_not_repeated(files):
+    """Two names that are one are two values of a file without names."""
+    Path("two.csv").write_text("positive,positive\nnegative,positive\nnegative,negative\n")
+    line = ("randomize", "two.csv", "--epsilon", "1", "--out", "two.parquet")
+    assert "positive" not in files.said(3, *line)
+    assert "'positive'" in files.said(3, *line, "--header")
+
+
+@pytest.mark.long
+def test_a_page_about_other_reports_is_not_replaced(files):
+    """By the default name, which is that of the file without its folder; about the same file it is."""
+    pytest.importorskip("matplotlib")
+    read = ("--column", "answer", "--domain", "no,yes", "--epsilon", "1")
+    for folder in ("jan", "feb"):
+        Path(folder).mkdir()
+        Path(folder, "r.1.csv").write_text("answer\n" + "no\nyes\n" * 20)
+    for _ in range(2):
+        files.done("report", "jan/r.1.csv", *read)
+    page = Path("r.1-report.html").read_bytes()
+    files.refuses("--out", "report", "feb/r.1.csv", *read)
+    assert Path("r.1-report.html").read_bytes() == page
+    for more in (("--out", "r.1-report.html"), ("--force",)):
+        files.done("report", "feb/r.1.csv", *read, *more)
+    assert b"/jan/" not in page

@@ -340,12 +340,15 @@ def test_processes_that_fill_a_folder_together_know_the_files_of_each(tmp_path, 
     assert next(numbers) == 2
 
 
-def test_a_record_that_is_a_link_to_a_memo_is_not_written(collected):
-    before = Path("memo.parquet").read_bytes()
-    os.symlink("memo.parquet", ".rrjax-study.digests")
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+@pytest.mark.parametrize("name", ["memo.parquet", "text.txt"])
+def test_a_record_that_is_a_link_is_not_written(collected, link, name):
+    Path("text.txt").write_text("a")
+    before = Path(name).read_bytes()
+    link(name, ".rrjax-study.digests")
     with remembering(Path(), "study"), replacing("a.txt") as aside:
         aside.write_text("a")
-    assert Path("memo.parquet").read_bytes() == before
+    assert Path(name).read_bytes() == before
     assert Path("a.txt").read_text() == "a"
 
 

@@ -177,7 +177,7 @@ def test_counts_with_a_point_between_thousands_are_refused(tmp_path):
     path = written(tmp_path / "a.csv", "label;n\nx;12.000\ny;7\nz;4.000\n")
     source = Source(path, delimiter=";")
     assert "thousand" in refused(lambda: read_counts(source, "n"), path, column="n")
-    for other, number in (("0.000", 0), ("1200.000", 1200)):
+    for other, number in (("0.000", 0), ("1200.000", 1200), ("7.0", 7)):
         written(tmp_path / "a.csv", f"label;n\nx;12.000\ny;{other}\n")
         assert read_counts(source, "n").counts.tolist() == [12, number]
 

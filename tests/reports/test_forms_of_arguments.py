@@ -66,7 +66,7 @@ def test_a_series_is_taken_by_its_labels(colours):
 
 
 @pytest.mark.full
-def test_sizes_of_a_population_come_by_level():
+def test_sizes_of_a_population_come_by_level(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"answer": ["no", "yes"] * 300, "level": [1, 1, 2] * 200})
     reports = rrjax.read(frame, column="answer", epsilon=1.0, domain=["no", "yes"])
@@ -75,6 +75,14 @@ def test_sizes_of_a_population_come_by_level():
         assert reports.by("level", group="yes", population=given).columns["value"][-1] == pytest.approx(
             reports.by("level", group="yes", population=sizes).columns["value"][-1], abs=0
         )
+    file = tmp_path / "sizes.csv"
+    for one, other, odd in (("1.000", "950", True), ("1.500", "12.125", True), ("1.000", "9.5", False)):
+        file.write_text(f"level,size\n1,{one}\n2,{other}\n")  # a thousand, in some countries
+        if odd:
+            with refused(error=DataError, file=str(file), column="size"):
+                reports.by("level", group="yes", population=file)
+        else:
+            reports.by("level", group="yes", population=file)
     for odd in ([1, 3], {1: "x", 2: 3}, frame):
         with refused("population"):
             reports.by("level", group="yes", population=odd)

@@ -38,8 +38,8 @@ class Page:
     made: dict[str, object]
     """How reports and estimates were made, by name."""
 
-    def write(self, path: Path, title: str | None = None, command: Sequence[str] = ()) -> None:
-        """Writes the page, whole or not at all, with the words of the command that made it."""
+    def write(self, path: Path, title: str | None = None, command: Sequence[str] = (), about: str = "") -> None:
+        """Writes the page, whole or not at all, with the words of the command that made it, and its first file."""
         # Lines break only between the words of a command.
         typed = " ".join(f"<span>{html.markup(form.printable(word))}</span>" for word in command)
         made = {"Command": Markup(f"<code>{typed}</code>"), **self.made}
@@ -56,7 +56,7 @@ class Page:
             head.append(Markup(f'<div class="card">{said}</div>'))
         head.append(html.contents("On this page", [(at, name) for at, name, _ in given]))
         foot = f"Made by rrjax {rrjax.__version__}. Nothing on this page is loaded from elsewhere."
-        html.write_page(path, title or self.title, body, head=head, foot=foot)
+        html.write_page(path, title or self.title, body, head=head, foot=foot, about=about)
 
 
 def shown(
