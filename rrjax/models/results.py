@@ -187,6 +187,12 @@ def critical_value(level: float, clusters: int | None = None) -> float:
     return high
 
 
+def normal_interval(share: Any, standard_error: Any, level: float, clusters: int | None = None) -> tuple[Any, Any]:
+    """Intervals of shares by the normal law, or Student's t with clusters, in [0, 1]; NaN where a standard error is."""
+    half = critical_value(level, clusters) * standard_error
+    return np.maximum(share - half, 0), np.minimum(share + half, 1)
+
+
 @exportable
 class Prediction(NamedTuple):
     """Shares of the categories among users with given covariates.

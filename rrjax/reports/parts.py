@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-import rrjax
 from rrjax import inference
 from rrjax.data.errors import DataError, check_rate
-from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
 from rrjax.estimators.em import EMResult
 from rrjax.estimators.names import CLOSEST
-from rrjax.estimators.whole_reports import MAX_CATEGORIES, errors_of_whole_reports
+from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.numbers import of_numbers
 from rrjax.io.source import Source
 from rrjax.mechanisms import ByRespondent
 from rrjax.mechanisms.surveys import groups
-from rrjax.models.results import critical_value
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rest_of, rows_of_table, table_of
 from rrjax.reports.kind import Kind
-from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
+from rrjax.reports.pooled import PooledEstimate, of_groups, posterior_means
 from rrjax.reports.reports import Reports
 from rrjax.reports.shares import Estimate, estimated, largest_of, side_by_side
 from rrjax.reports.testing import check_contradictions, check_domains
@@ -127,20 +123,12 @@ class Parts(Kind):
         return dict(zip(self.parts, estimates, strict=True)), pooled
 
 
-@dataclasses.dataclass(frozen=True)
-class PooledEstimate:
-    """The estimate from the reports of all parts together: the shares and their standard errors, `[K]`."""
-
-    theta: np.ndarray
-    standard_error: np.ndarray
-    num_users: int
-
-
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class PartShares(Answer):
     """The shares of all categories, from each part and from all parts together.
 
-    `columns` are `[K]` each: label, the estimate of each part, that of all parts with its standard error, lower, upper.
+    `columns` are `[K]` each: label, the estimate of each part, that of all parts, the standard error of the unbiased
+    share, and the limits of the interval around it, lower, upper.
     """
 
     reports: Parts
@@ -168,7 +156,7 @@ class PartShares(Answer):
         level, size = self.level, len(self.theta)
         if self.simultaneous and size > 2:  # by Bonferroni; two shares add up to one
             level = 1 - (1 - level) / size
-        return normal_interval(self.theta, self.pooled.standard_error, level)
+        return self.pooled.unbiased.limits(level)
 
     @property
     def heading(self) -> str:
@@ -203,7 +191,7 @@ class PartShares(Answer):
     @property
     def sentences(self) -> list[str]:
         part, hidden = self.reports.part, len(self.estimates) - len(self.reports.shown)
-        intervals = "The intervals are those of the normal approximation."
+        intervals = "The intervals are score intervals around unbiased shares, which the estimates may leave."
         if self.simultaneous:
             level = form.in_full(self.level)
             intervals += f" They are simultaneous: all of them hold the true shares, with {level} confidence."
@@ -223,8 +211,8 @@ class PartShares(Answer):
         return words | {
             f"all {part}s": f"posterior means from the reports of all {part}s together; the prior is estimated from "
             "the same reports",
-            self.heading: f"of all {part}s: the estimate plus and minus a multiple of its standard error, "
-            "within 0 and 100\N{NO-BREAK SPACE}%",
+            self.heading: f"of all {part}s: the true shares that are within a multiple of their standard error from "
+            "the unbiased share",
         }
 
     def cells(self, top: int = SHOWN) -> Cells:
@@ -245,33 +233,6 @@ class PartShares(Answer):
 def text_of_p(p_value: float) -> str:
     """A p-value after its sign."""
     return f"= {p_value:.2g}" if p_value > SMALLEST_P else f"< {SMALLEST_P:g}"
-
-
-def normal_interval(share: Any, standard_error: Any, level: float, clusters: int | None = None) -> tuple[Any, Any]:
-    """Intervals of shares by the normal law, or Student's t with clusters, in [0, 1]; NaN where a standard error is."""
-    half = critical_value(level, clusters) * standard_error
-    return np.maximum(share - half, 0), np.minimum(share + half, 1)
-
-
-def pooled_estimate(mixture: Mixture, shares: np.ndarray, variance: float, num_users: int) -> PooledEstimate:
-    """Empirical Bayes from the likelihood of all whole reports, expanded at unbiased shares, which may be negative.
-
-    `variance` is that of one of these shares if all are equal, times the number of users. The estimate is handed on as
-    counts of randomized response, at an ε that has its error: at a smaller one the prior would move it further than the
-    likelihood can move it back.
-    """
-    size = len(shares)
-    low, high = SMALLEST_EPSILON, LARGEST_EPSILON
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        noisy = rrjax.RandomizedResponse(size, middle).rates_by(math.expm1).variance(1 / size) > variance
-        low, high = (middle, high) if noisy else (low, middle)
-    mechanism = rrjax.RandomizedResponse(size, high)
-    rates = mechanism.rates_by(math.expm1)
-    support = np.rint(np.clip(rates.q + rates.d * shares, 0, 1) * num_users).astype(np.int32)
-    tally = Tally(support, np.int32(num_users), rates=mechanism.rates)
-    theta = rrjax.empirical_bayes(tally, mixture=mixture).theta
-    return PooledEstimate(np.asarray(theta), np.asarray(errors_of_whole_reports(theta, mixture)), num_users)
 
 
 def groups_of(source: Source) -> dict[int, Source]:
@@ -372,7 +333,8 @@ class Groups(Parts):
         drawn = (1 - 1 / size) / size
         precision = sum(each.precision for each in parts)
         shares = np.asarray(groups.inv(tallies), float)
-        return pooled_estimate(mixture, shares, number / precision - drawn, number), groups.mle(mixtures)
+        theta = posterior_means(mixture, shares, number / precision - drawn, number)
+        return PooledEstimate(theta, of_groups(parts, theta), number), groups.mle(mixtures)
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)

@@ -13,11 +13,11 @@ from rrjax.data.errors import DataError, check_rate
 from rrjax.io.rappor import Path, RapporCounts, read_rappor
 from rrjax.io.source import Source
 from rrjax.mechanisms.longitudinal import Rappor
+from rrjax.models.results import normal_interval
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN
 from rrjax.reports.functionals import Functional, FunctionalEstimate
 from rrjax.reports.kind import Kind
-from rrjax.reports.parts import normal_interval
 from rrjax.reports.reading import in_float64
 from rrjax.reports.shares import largest_of
 from rrjax.reports.statements import Statements

@@ -18,7 +18,8 @@ from rrjax.io.tallies import MAX_CELLS
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.mechanisms.surveys import groups
 from rrjax.reports import form
-from rrjax.reports.parts import Parts, PartShares, PooledEstimate, pooled_estimate
+from rrjax.reports.parts import Parts, PartShares
+from rrjax.reports.pooled import PooledEstimate, of_rounds, posterior_means
 from rrjax.reports.reports import Reports
 
 MOST_ROUNDS = 6
@@ -94,7 +95,8 @@ class Rounds(Parts):
             float(np.mean(type(single)(size, epsilon).rates.variance(1 / size)))
             for epsilon in (protocol.epsilon, single.epsilon)
         )
-        return pooled_estimate(mixture, shares, kept + max(once - kept, 0) / (self.num_reports / number), number)
+        theta = posterior_means(mixture, shares, kept + max(once - kept, 0) / (self.num_reports / number), number)
+        return PooledEstimate(theta, of_rounds([*self.parts.values()], protocol, own, theta), number)
 
 
 @dataclasses.dataclass(frozen=True)

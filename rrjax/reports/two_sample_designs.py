@@ -19,11 +19,11 @@ from rrjax.io.read import count_by
 from rrjax.io.rows import read_cells, read_rows
 from rrjax.io.source import Source
 from rrjax.mechanisms import Compliance, TwoSamples
+from rrjax.models.results import normal_interval
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells
 from rrjax.reports.kind import ColumnQuestions, Kind
 from rrjax.reports.parameters import place_of_yes, said
-from rrjax.reports.parts import normal_interval
 from rrjax.reports.reading import check_design
 
 if TYPE_CHECKING:
