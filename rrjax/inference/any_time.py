@@ -45,6 +45,7 @@ from rrjax.numerics.special import deviance, exp_minus, stirling_error
 SERIES_FROM = 12.0
 """Smallest x for the series of δ; below, it is a difference of small numbers."""
 FIXED_POINTS = 30
+LEAST_LOG_PART = -64 * math.log(2.0)
 OCTAVES = np.arange(-10, 5)
 """Those of λ, from the best one at the number of users to which limits of means are tuned."""
 
@@ -63,19 +64,22 @@ def _limits(count, other, log_tail, tuned_to):
     # The fixed point of a function with a slope below ½.
     ratio = lax.fori_loop(0, FIXED_POINTS, lambda _, r: 2 * log_bound + jnp.log1p(r), 2 * log_bound)
     concentration = tuned_to.astype(count.dtype) / ratio
-    # The upper limit is one minus the lower limit of all other trials.
-    lower, upper = _lower(jnp.stack([count, other]), jnp.stack([other, count]), concentration, log_bound)
-    return lower, 1 - upper
+    below = _below(jnp.stack([count, other]), jnp.stack([other, count]), concentration, log_bound)
+    share, rest = count / (count + other), other / (count + other)
+    # The upper limit is one minus the lower limit of all other trials, without its rounding.
+    return share * (1 - below[0]), share + rest * below[1]
 
 
-def _lower(count, other, concentration, log_bound):
-    """The smallest probability whose ratio is below the bound: the ratio falls towards count/n."""
+def _below(count, other, concentration, log_bound):
+    """The largest part of count/n below it at which the ratio, which falls towards count/n, is below the bound."""
 
-    def accepted(below):
-        return log_ratio(count, other, below, concentration) < log_bound
+    def accepted(log_part):
+        return log_ratio(count, other, jnp.exp(log_part), concentration) < log_bound
 
-    _, far = bisected(accepted, jnp.zeros_like(count), jnp.ones_like(count), jnp.finfo(count.dtype).nmant + 3)
-    return jnp.where(count > 0, count / (count + other) * (1 - far), 0)
+    # In logarithms, because next to a small share it is small: that of large counts of n = 2⁶⁴ is above 2⁻⁶⁴.
+    least = jnp.full_like(count, LEAST_LOG_PART)
+    _, far = bisected(accepted, least, jnp.zeros_like(count), jnp.finfo(count.dtype).nmant + 9)
+    return jnp.where(count > 0, jnp.exp(far), 1)
 
 
 def log_ratio(

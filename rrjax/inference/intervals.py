@@ -38,13 +38,12 @@ from rrjax.inference.any_time import any_time_limits
 from rrjax.inference.contradiction import log_above, log_below
 from rrjax.inference.fakes import without_fakes
 from rrjax.inference.profile import profile_limits
-from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, fewest_holders
+from rrjax.inference.two_binomials import ROUNDING_OF_TAIL, TwoKinds, beyond, fewest_holders
 from rrjax.mechanisms.mechanism import Dependence
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.special import log_survival, odds_of_tail
-from rrjax.numerics.sums import split_product
 
 Method: TypeAlias = Literal["clopper-pearson", "wilson", "profile"]
 Simultaneous: TypeAlias = Literal["bonferroni", "sidak"]
@@ -310,12 +309,11 @@ def _of_users(data: SupportData, support, total, log_tail):
     not_q, not_p = data.rates.not_q, jnp.maximum(data.rates.not_p, jnp.finfo(d.dtype).tiny)
     word = np.promote_types(support.dtype, f"int{jnp.finfo(d.dtype).bits}")  # as wide as the rates, for exact products
     support, total = jnp.where(data.usable, support, 1).astype(word), jnp.where(data.usable, total, 2).astype(word)
-    (noise, noise_part, _), (signal, signal_part, _) = split_product(total, q), split_product(total, d)
-    noise, signal = noise.astype(word), signal.astype(word)
-    # c − N·q; for the users without the category, counted by the reports that name another one, N·p − c.
-    held = fewest_holders(support, TwoKinds(support - noise, -noise_part, total, p, q, not_p, not_q, d), log_tail)
-    turned = TwoKinds(noise - support + signal, noise_part + signal_part, total, not_q, not_p, q, p, d)
-    not_held = fewest_holders(total - support, turned, log_tail)
+    held = fewest_holders(support, TwoKinds(*beyond(support, total, q, not_q), total, p, q, not_p, not_q, d), log_tail)
+    # The users without the category, counted by the reports that name another one.
+    others = total - support
+    turned = TwoKinds(*beyond(others, total, not_p, p), total, not_q, not_p, q, p, d)
+    not_held = fewest_holders(others, turned, log_tail)
     size = total.astype(d.dtype)
     lower, upper = held.astype(d.dtype) / size, jnp.maximum(total - not_held, held).astype(d.dtype) / size
     # Both limits are out of range if the count is too small, or too large, for every number of holders.

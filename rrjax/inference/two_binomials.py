@@ -42,7 +42,7 @@ class TwoKinds(NamedTuple):
 
     Attributes:
         whole: `[K]`, integers: `whole` + `part` is c − N·b.
-        part: Scalar, from −1 to 2.
+        part: Scalar, from −1 to 1.
         total: Scalar, N, an integer.
         high: Scalar, a: for a user with the category.
         low: Scalar, b: for a user without it; smaller, and positive.
@@ -62,14 +62,31 @@ class TwoKinds(NamedTuple):
 
     def above(self, holders: Int[Array, " K"]) -> Float[Array, " K"]:
         """The distance c − E X, to the dtype, for a number of holders."""
-        whole, fraction, _ = split_product(holders, self.step)
-        return (self.whole - whole.astype(self.whole.dtype)).astype(fraction.dtype) + (self.part - fraction)
+        whole, part = beyond(holders, holders, self.step, self.not_high + self.low)
+        # c − N·b − n·(a − b), and n − n·(a − b) is what was computed.
+        whole = self.whole - (holders - whole).astype(self.whole.dtype)
+        return whole.astype(part.dtype) + (self.part + part)
+
+
+def beyond(
+    count: Int[Array, "*s"], total: Int[Array, "*s"], chance: Float[Array, ""], rest: Float[Array, ""]
+) -> tuple[Int[Array, "*s"], Float[Array, "*s"]]:
+    """Count − total·chance, as an integer and a part from −1 to 1; `rest` is one minus the chance.
+
+    A chance near one is known to its rounding alone, which a large total makes many users; its rest is known better.
+    """
+    small = chance <= 0.5
+    whole, part, _ = split_product(total, jnp.where(small, chance, rest))
+    whole = whole.astype(count.dtype)
+    return jnp.where(small, count - whole, count - total + whole), jnp.where(small, -part, part)
 
 
 def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoKinds) -> Float[Array, " K"]:
     """Logarithm of P(X ≥ count) if `holders` of all users hold the category."""
     dtype = law.step.dtype
     above = law.above(holders)
+    sure = jnp.where(law.high > 0.5, holders, 0) + jnp.where(law.low > 0.5, law.total - holders, 0)
+    sure = (sure - count).astype(dtype)  # reports of the likelier answer of each kind of user, less the count
     count, uncounted = count.astype(dtype), (law.total - count).astype(dtype)
     holders, others = holders.astype(dtype), (law.total - holders).astype(dtype)
 
@@ -113,12 +130,15 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
 
     level, _, _ = lax.fori_loop(0, NEWTON_STEPS, improve, (start, jnp.full_like(start, SMALLEST_TILT), most))
     _, spread, _ = slopes(level)
-    rise = jnp.expm1(level)
-    peak = holders * log1p_minus(law.high * rise) + others * log1p_minus(law.low * rise)
-    # K(λ) − c·λ = Σ n·(log(1 + p·x) − p·x) + (E X − c)·x + c·(x − λ), x = e^λ − 1.
-    peak = peak - above * rise + count * exp_minus(level)
-    # If e^λ is large, the terms above are large and cancel; the plain terms are small.
-    plain = holders * jnp.log1p(law.high * rise) + others * jnp.log1p(law.low * rise) - count * level
+    # K(λ) − c·λ = (E X − c)·λ + Σ n·[log(1 + p·x) − p·x + p·(x − λ)], x = e^λ − 1. With y = 1 − e^−λ, which is −x for
+    # the other answer at −λ, log(1 + p·x) is λ + log(1 − (1 − p)·y), in which nothing cancels if p is near one.
+    peak, plain = -above * level, sure * level
+    for number, p, not_p in ((holders, law.high, law.not_high), (others, law.low, law.not_low)):
+        sign = jnp.where(p > 0.5, -1, 1).astype(dtype)
+        rarer, rise = jnp.minimum(p, not_p), sign * jnp.expm1(sign * level)
+        peak = peak + number * (log1p_minus(sign * rarer * rise) + rarer * exp_minus(sign * level))
+        plain = plain + number * jnp.log1p(sign * rarer * rise)
+    # If e^λ is large, the terms of the first are large and cancel; those of the second are small.
     peak = jnp.where(level > 1, plain, peak)
     (first, second), (not_first, not_second) = tilted(level)
     points, eps = NUM_POINTS[dtype.name], jnp.finfo(dtype).eps
@@ -133,7 +153,8 @@ def log_upper_tail(count: Int[Array, " K"], holders: Int[Array, " K"], law: TwoK
         for number, p, not_p in ((holders, first, not_first), (others, second, not_second)):
             # log(1 + p·(e^iφ − 1)) − i·p·φ; the modulus may be zero at φ = π.
             log_modulus = log_modulus + number * jnp.log1p(jnp.maximum(-4 * p * not_p * half, -1 + eps)) / 2
-            phase = phase + number * (jnp.arctan2(p * sine, 1 - 2 * p * half) - p * angle)
+            sign, rarer = jnp.where(p > 0.5, -1, 1).astype(dtype), jnp.minimum(p, not_p)
+            phase = phase + sign * number * (jnp.arctan2(rarer * sine, 1 - 2 * rarer * half) - rarer * angle)
         # 1/(1 − 1/z), z = e^λ·e^iφ
         inverse = jnp.exp(-level)
         real, imaginary = -jnp.expm1(-level) + 2 * inverse * half, inverse * sine

@@ -304,3 +304,27 @@ def test_impossible_options_of_means_are_refused(options, argument):
 def test_impossible_options_are_refused(options, argument):
     with refused(argument):
         intervals([5, 5], 1.0, **options)
+
+
+@pytest.mark.once
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("total", "num_categories", "epsilon", "count"),
+    [
+        (10**9, 10, 20.0, 2),
+        (2 * 10**9, 10, 15.0, 612),
+        (10**8, 10, 16.0, 11),
+        (10**9, 1000, 12.0, 6107),
+        (10**6, 10, 16.0, 0),
+    ],
+)
+def test_limits_of_a_rare_category_among_many_users(total, num_categories, epsilon, count):
+    """They are far below the rounding of one: the upper one was zero at N = 10⁹."""
+    histogram = np.full(num_categories, (total - count) // (num_categories - 1))
+    histogram[0] = count
+    histogram[-1] += total - histogram.sum()
+    upper = float(intervals(histogram.astype(np.int32), epsilon, looks="any").upper[0])
+    with jax.enable_x64(True):
+        assert upper == pytest.approx(float(intervals(histogram, epsilon, looks="any").upper[0]), rel=1e-4)
+        # That of one look, of which either side may have the whole error.
+        assert upper > (1 - 1e-6) * float(intervals(histogram, epsilon, 0.9).upper[0])

@@ -262,3 +262,39 @@ def test_a_fixed_population_at_the_ends():
     # At such an ε every report is the truth.
     np.testing.assert_allclose(lower, [1, 0])
     np.testing.assert_allclose(upper, [1, 0])
+
+
+def tail_of_upper(holders, count, total, num_categories, epsilon):
+    """P(X ≤ count), by the losses of the holders and SciPy's law of the gains of the others."""
+    keeps, gains = (
+        math.exp(epsilon) / (math.exp(epsilon) + num_categories - 1),
+        1 / (math.exp(epsilon) + num_categories - 1),
+    )
+    lost = np.arange(int(3 * holders * (1 - keeps)) + 200)
+    # The gains are so rare that a Poisson law has their digits.
+    laws = (
+        stats.binom.pmf(lost, holders, (num_categories - 1) * gains),
+        stats.poisson.cdf(count - holders + lost, (total - holders) * gains),
+    )
+    return float((laws[0] * laws[1]).sum())
+
+
+@pytest.mark.once
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("total", "num_categories", "epsilon", "count"),
+    [(10**6, 1000, 16.0, 9999), (10**8, 10, 16.0, 1_000_010), (10**9, 10, 16.0, 10_000_101), (10**9, 10, 12.0, 6144)],
+)
+def test_a_probability_near_one_has_its_digits_for_many_users(total, num_categories, epsilon, count):
+    """Users who keep their value with probability 1 − 10⁻⁶: of 10⁹, the rounding of this number is some sixty."""
+    histogram = np.full(num_categories, (total - count) // (num_categories - 1))
+    histogram[0] = count
+    histogram[-1] += total - histogram.sum()
+    limits = intervals(histogram.astype(np.int32), epsilon, estimand="users")
+    lower, upper = (round(float(limit[0]) * total) for limit in limits)
+    assert lower < upper
+    assert tail_of_upper(upper, count, total, num_categories, epsilon) > 0.025 * (1 - 1e-3)
+    assert tail_of_upper(upper + 1, count, total, num_categories, epsilon) < 0.025 * (1 + 1e-3)
+    with jax.enable_x64(True):
+        wide = intervals(histogram, epsilon, estimand="users")
+    assert [round(float(limit[0]) * total) for limit in wide] == [lower, upper]
