@@ -14,9 +14,7 @@ from typing import cast
 INTERRUPTED = 130
 MESSAGE = "interrupted; no partial file is left behind"
 AT_IMPORT = "interrupted twice while a module was imported; an unfinished file may be left, named .rrjax-…"
-WHILE_FINISHING = (
-    "interrupted twice while a round was finished: the next `rrjax randomize` with this memo goes on from there"
-)
+WHILE_FINISHING = "interrupted twice while a round was finished; unfinished files may be left, named .rrjax-…"
 SECONDS_BETWEEN_TRIES = 0.02
 """Time until an interrupt that came while a module was imported comes again."""
 

@@ -109,7 +109,7 @@ def make_round(
         )
     with ending_at_once():
         device = _client(name, values.domain.num_categories, epsilon, how.first_epsilon, None, 1)
-    users = read_users(files.source, how.user)
+    users = read_users(files.source, how.user, new=True)
     if values.present is not None:
         users = users[values.present]
     domain = values.domain
@@ -179,8 +179,8 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
             "spend ε∞ again. If they are new users, give them ids that are other numbers, or none. Nothing was changed",
             column=how.user,
         )
-    warnings, num_same = [], sum(len(here.intersection(group)) for group in groups if len(here.intersection(group)) > 1)
-    if num_same:
+    warnings, alike = [], [here.intersection(group) for group in groups]
+    if num_same := len(set().union(*(each for each in alike if len(each) > 1))):
         warnings.append(
             f"{num_same:,} ids of {how.user!r} are the same numbers as others, as 7 and 007, and count as different "
             "users. If they are one, the user spends twice: write ids in one way."

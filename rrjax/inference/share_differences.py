@@ -109,6 +109,49 @@ def share_differences(
     return DifferenceTest(lower, upper, np.minimum(2 * num_tests * np.minimum(*tails), 1))
 
 
+def share_limits(
+    parts: Sequence[PartCounts], level: float, num_tests: int, *, simultaneous: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The intervals of the shares that the parts of one collection have in common, by the same tail of Σ_g a_g·S_g.
+
+    Args:
+        parts: Of K categories each.
+        level: Confidence level of each interval or, if they are `simultaneous`, of all of them together, in (0, 1).
+        num_tests: As of `share_differences`.
+        simultaneous: Whether all hold together (Bonferroni).
+
+    Returns:
+        The limits, `[K]` each, in [0, 1]; NaN where no share explains the counts, as a test of all categories says.
+
+    Example:
+        >>> import numpy as np
+        >>> from rrjax.inference.share_differences import PartCounts, share_limits
+        >>> part = PartCounts(np.array([0, 4]), 10.0, np.zeros(2), np.ones(2), 1.0)
+        >>> [each.round(3).tolist() for each in share_limits([part], 0.95, 2, simultaneous=False)]
+        [[0.0, 0.118], [0.32, 0.742]]
+    """
+    law = _LawOfOne.of(parts, [])
+    miss = 1 - level
+    every = special.ndtri(1 - miss / 2 / num_tests)
+    r, tiny = every if simultaneous else special.ndtri(1 - miss / 2), 1e-12
+    upper_tail, lower_tail = law.moved(-1), law.moved(1)
+    start = np.clip(law.estimate, 0, 1)
+    least, most = np.zeros_like(start), np.ones_like(start)
+
+    def limit(x, aim):
+        def distance(share):  # rises with the share, whose mean does
+            value, spread = law.r_star(share, x)
+            return aim - value, 1 / np.maximum(spread, tiny)
+
+        return _root(distance, least, most, start)
+
+    lower, upper = limit(upper_tail, r), limit(lower_tail, -r)
+    lower, upper = np.where(lower < NEAR_END, 0, lower), np.where(upper > 1 - NEAR_END, 1, upper)
+    impossible = (law.r_star(most, upper_tail)[0] > every) | (law.r_star(least, lower_tail)[0] < -every)
+    lower, upper = (np.where(impossible, np.nan, each) for each in (lower, upper))
+    return lower, upper
+
+
 class _Law(NamedTuple):
     """The law of D, whose parts are the rows of `[G, K]`."""
 
@@ -195,6 +238,13 @@ class _Law(NamedTuple):
         margin = ROUNDING * (largest - smallest)
         roots = np.where(x <= smallest + margin, -LARGEST, np.where(x >= largest - margin, LARGEST, roots))
         return np.clip(roots, -LARGEST, LARGEST), spread
+
+
+class _LawOfOne(_Law):
+    """The law of Σ a·S of one collection, at a share."""
+
+    def chances(self, delta: np.ndarray) -> np.ndarray:
+        return np.clip(self.q + self.d * delta, 1e-150, 1 - 1e-16)
 
 
 def _root(

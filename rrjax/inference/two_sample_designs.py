@@ -96,7 +96,8 @@ def compliance(
             standard errors; the interval is that of two samples.
 
     Returns:
-        A `ComplianceEstimate`. All NaN for unusable counts; the share is NaN if nobody complies. `jit`, `vmap`.
+        A `ComplianceEstimate`. All NaN for unusable counts; the share is NaN if nobody complies. In float32, shares of
+            a kind below 8e-6 are rounding, and are taken for zero. `jit`, `vmap`.
 
     Raises:
         ValueError: A wrong shape, counts that are not integers, a level outside (0, 1), or a design whose parameters do

@@ -283,8 +283,10 @@ _WHOLE = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
 
 _HYPHENS = dict.fromkeys(map(ord, "‐‑‒–−"), "-")  # noqa: RUF001 - they look alike, which is why
 """What stands for a hyphen or a minus."""
-_ROUNDED = r"\s*[+-]?[0-9]+(\.[0-9]*)?[eE]\+[0-9]{1,3}\s*"
+_ROUNDED = r"\s*'?[+-]?([0-9]+([.,][0-9]*)?[eE][+]|[0-9]+[.,][0-9]+[eE])[0-9]{1,3}\s*"
 """Pattern of a large number as spreadsheets and floats show it."""
+_LONG = r"[+-]?[0-9]{16,}\.0*"
+"""Pattern of a whole number with decimals that may be too large for a float."""
 
 
 def _spelled(name: str) -> str:
@@ -328,9 +330,12 @@ def is_rounded(kind: Kind, value: str = "value") -> str:
         return f"CASE typeof({value}) {exact} ELSE false END"
     if kind != "text":
         return "false"
-    known, power = (f"regexp_extract({value}, '{part}', 1)" for part in (r"\.([0-9]*)[eE]", r"\+([0-9]+)\s*$"))
+    known, power = (f"regexp_extract({value}, '{part}', 1)" for part in (r"[.,]([0-9]*)[eE]", r"[eE]\+?([0-9]+)\s*$"))
     digits = f"TRY_CAST({power} AS INTEGER) > length({known})"
-    return f"(contains({value}, '+') AND regexp_full_match({value}, {literal(_ROUNDED)}) AND {digits})"
+    shown = f"regexp_full_match({value}, {literal(_ROUNDED)}) AND {digits}"
+    # As of a float that is written in full.
+    large = f"regexp_full_match({value}, {literal(_LONG)}) AND abs(TRY_CAST({value} AS DOUBLE)) > {LARGEST_EXACT_FLOAT}"
+    return f"({shown} OR {large})"
 
 
 def integer(kind: Kind, value: str = "value") -> str:

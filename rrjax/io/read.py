@@ -199,7 +199,8 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
     metadata = chosen.source.columns().get(chosen.column)
     if metadata is not None:
         metadata.check(chosen.files[0], domain=domain)
-    known = metadata.domain if domain is None and metadata is not None else domain
+    # Of two that are equal, that of the metadata knows its factors, and the other one its file.
+    known = domain if metadata is None else replace(metadata.domain, sources=() if domain is None else domain.sources)
     if known is not None:
         check_header(chosen, known.has)
         check_missing(chosen, known.has, numbers=known.is_range)

@@ -29,9 +29,10 @@ from rrjax.io.write import CODINGS, copy, replacing
 from rrjax.privacy.clients.locking import Lock, locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 
-_NUMBER = r"'?([+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?)"
-"""Pattern of a number, also after the apostrophe by which spreadsheets mark a text."""
-_IN_THOUSANDS = r"[+-]?[0-9]{1,3}([,. _'’][0-9]{3})+"  # noqa: RUF001 - as spreadsheets write them
+_NUMBER = r"'?([+-]?([0-9]+([.,\u066b][0-9]*)?|[.,\u066b][0-9]+|[1-9]([.,][0-9]+)?[eE][+-]?[0-9]{1,3}))"
+"""Pattern of a number, also after the apostrophe by which spreadsheets mark a text; of those with an exponent as they
+show them, because eight digits of a hash may look like another one."""
+_IN_THOUSANDS = r"'?([+-]?[0-9]{1,3}([,. _'’ʼ\u066c][0-9]{2,3})*[,. _'’ʼ\u066c][0-9]{3})([.,\u066b][0-9]*)?"  # noqa: RUF001
 _PLAIN = r"0|-?[1-9][0-9]*"
 INEXACT = "a number that was rounded: too large to be exact as a float, or without its last digits, as 1.2E+12"
 
@@ -56,9 +57,12 @@ def several_rounds(source: Source) -> dict[int, Source]:
     return {number: dataclasses.replace(source, paths=each.files()) for number, each in rounds.items()}
 
 
-def read_users(source: Source, column: str) -> np.ndarray:
-    """The user of each row, texts `[N]`, the same for 3, "3.0" and 3.0 and all forms of Unicode; as `check_users`."""
-    with _scanned(source, column) as (chosen, names):
+def read_users(source: Source, column: str, *, new: bool = False) -> np.ndarray:
+    """The user of each row, texts `[N]`, the same for 3, "3.0" and 3.0 and all forms of Unicode; as `check_users`.
+
+    Of a `new` round texts such as 1.2E+12 are refused, too.
+    """
+    with _scanned(source, column, new) as (chosen, names):
         return np.asarray(chosen.connection.execute(names).fetchnumpy()["name"], object)
 
 
@@ -88,10 +92,10 @@ def one_number(users: Iterable[str]) -> list[list[str]]:
 
 def _numbers_in(name: str) -> set[Decimal]:
     """The numbers that a text may be: 1.000 may be one, or a thousand."""
-    match = re.fullmatch(_NUMBER, name)
-    texts = [match[1]] if match else []
-    texts += [re.sub("[^0-9+-]", "", name)] if re.fullmatch(_IN_THOUSANDS, name) else []
-    return {Decimal(text) for text in texts}
+    texts = [match[1]] if (match := re.fullmatch(_NUMBER, name)) else []
+    if match := re.fullmatch(_IN_THOUSANDS, name):
+        texts.append(re.sub("[^0-9+-]", "", match[1]) + (match[3] or ""))
+    return {Decimal(re.sub("[,\u066b]", ".", text)) for text in texts}
 
 
 def letters_of(name: str) -> str:
@@ -105,16 +109,17 @@ def letters_of(name: str) -> str:
 
 
 @contextmanager
-def _scanned(source: Source, column: str) -> Iterator[tuple[Scan, str]]:
+def _scanned(source: Source, column: str, new: bool = False) -> Iterator[tuple[Scan, str]]:
     """The scan of a column of users, checked, and the query of their names in the order of the rows."""
     files = source.files()
     for file in files if len(files) > 1 else ():  # columns of two types are joined as a third one
-        with _scanned(dataclasses.replace(source, paths=file), column):
+        with _scanned(dataclasses.replace(source, paths=file), column, new):
             pass
     with scanning(dataclasses.replace(source, column=column, missing=())) as chosen:
         chosen.query("SET preserve_insertion_order = true")
         declare_spelling(chosen.connection)
-        name = f"CASE WHEN NOT {is_rounded(chosen.kind)} THEN {user_name(chosen.kind)} END"
+        rounded = is_rounded(chosen.kind) if new or chosen.kind != "text" else "false"
+        name = f"CASE WHEN NOT {rounded} THEN {user_name(chosen.kind)} END"
         names = f"SELECT {name} AS name FROM ({chosen.sql})"
         odd = chosen.query(
             "SELECT name IS NULL, min(place) AS first, max(place) FROM (SELECT row_number() OVER () - 1 AS place, name "

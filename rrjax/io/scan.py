@@ -135,13 +135,21 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
     return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure, kinds)
 
 
-def may_be_thousands(chosen: Scan, column: str = "value") -> bool:
-    """Whether texts such as 12.000 may be thousands; in a table with other decimals they are not."""
-    thousands, decimals = (
+def may_be_thousands(chosen: Scan, column: str = "value", *, relative: bool = False) -> bool:
+    """Whether texts such as 12.000 may be thousands; in a table with other decimals they are not.
+
+    Of `relative` numbers it does not matter where all are written so.
+    """
+    thousands, decimals, others = (
         f"coalesce(bool_or(regexp_full_match(trim({column}), '{like}')), false)"
-        for like in ("[+]?[1-9][0-9]{0,2}[.][0-9]{3}", "[+]?((0|[0-9]{4,})?[.][0-9]*|[0-9]+[.]([0-9]{0,2}|[0-9]{4,}))")
+        for like in (
+            "[+]?[1-9][0-9]{0,2}[.][0-9]{3}",
+            "[+]?((0|[0-9]{4,})?[.][0-9]*|[0-9]+[.]([0-9]{0,2}|[0-9]{4,}))",
+            "[+]?[0-9]*[1-9][0-9]*",
+        )
     )
-    return bool(chosen.scalar(f"SELECT {thousands} AND NOT {decimals} FROM ({chosen.sql})"))
+    odd = f"{thousands} AND NOT {decimals}" + f" AND {others}" * relative
+    return bool(chosen.scalar(f"SELECT {odd} FROM ({chosen.sql})"))
 
 
 def place_of(chosen: Scan, place: int) -> tuple[str, int]:

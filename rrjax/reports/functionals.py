@@ -275,7 +275,7 @@ def _sizes_in(source: io.Source) -> dict[str, float]:
             file=path,
         )
     with scanning(dataclasses.replace(source, column=names[1])) as chosen:
-        if chosen.kind == "text" and may_be_thousands(chosen):
+        if chosen.kind == "text" and may_be_thousands(chosen, relative=True):
             problem = "sizes are written as 2.000, which may be 2 or two thousand: write them without a point"
             raise io.DataError.at(path, problem, column=names[1])
     sizes = read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)

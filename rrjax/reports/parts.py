@@ -153,10 +153,7 @@ class PartShares(Answer):
         """The limits of the shares of all parts together, `[K]` each; None without their estimate."""
         if self.pooled is None:
             return None
-        level, size = self.level, len(self.theta)
-        if self.simultaneous and size > 2:  # by Bonferroni; two shares add up to one
-            level = 1 - (1 - level) / size
-        return self.pooled.unbiased.limits(level)
+        return self.pooled.unbiased.limits(self.level, simultaneous=self.simultaneous)
 
     @property
     def heading(self) -> str:
@@ -191,7 +188,7 @@ class PartShares(Answer):
     @property
     def sentences(self) -> list[str]:
         part, hidden = self.reports.part, len(self.estimates) - len(self.reports.shown)
-        intervals = "The intervals are score intervals around unbiased shares, which the estimates may leave."
+        intervals = "The intervals are around unbiased shares; the estimates may be outside of them."
         if self.simultaneous:
             level = form.in_full(self.level)
             intervals += f" They are simultaneous: all of them hold the true shares, with {level} confidence."
@@ -211,8 +208,8 @@ class PartShares(Answer):
         return words | {
             f"all {part}s": f"posterior means from the reports of all {part}s together; the prior is estimated from "
             "the same reports",
-            self.heading: f"of all {part}s: the true shares that are within a multiple of their standard error from "
-            "the unbiased share",
+            self.heading: f"of all {part}s: the true shares of which the reports are not in a tail; a dash if no "
+            "share explains them",
         }
 
     def cells(self, top: int = SHOWN) -> Cells:

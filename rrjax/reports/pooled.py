@@ -17,11 +17,14 @@ import numpy as np
 import rrjax
 from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Tally
-from rrjax.models.results import critical_value
+from rrjax.inference.share_differences import PartCounts, share_limits
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
 
 if TYPE_CHECKING:
     from rrjax.reports.reports import Reports
+
+FEW_SUPPORTS = 50
+"""Number of supporting reports at which a category's own excess of variance counts as much as the mean of all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,19 +35,19 @@ class Unbiased:
     """`[K]`, which may be negative."""
     variance: np.ndarray
     """`[3, K]`, the coefficients of 1, θ and θ²."""
+    parts: Sequence[PartCounts]
+    """The support counts that they are made from."""
 
     def standard_error(self, theta: np.ndarray) -> np.ndarray:
         """Of the unbiased shares, at these true ones."""
         none, linear, square = self.variance
         return np.sqrt(np.maximum(none + theta * (linear + theta * square), 0))
 
-    def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Score intervals in [0, 1]: the true shares at which the unbiased one is not too many standard errors away."""
-        quantile = critical_value(level, None) ** 2
-        none, linear, square = quantile * self.variance
-        middle, width = self.shares + linear / 2, 1 - square
-        root = np.sqrt(np.maximum(middle**2 - width * (self.shares**2 - none), 0))
-        return np.clip((middle - root) / width, 0, 1), np.clip((middle + root) / width, 0, 1)
+    def limits(self, level: float, *, simultaneous: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """The true shares of which the reports are not in a tail, `[K]` each; NaN where no share explains them."""
+        size = len(self.shares)
+        num_tests = size if size > 2 else 1  # two shares add up to one
+        return share_limits(self.parts, level, num_tests, simultaneous=simultaneous)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,31 +77,42 @@ def of_groups(parts: Sequence[Reports], theta: np.ndarray) -> Unbiased:
     powers = np.stack([np.ones_like(theta), theta, theta**2])
     one = np.stack([np.broadcast_to(polynomial(each.rates).reshape(3, -1), powers.shape) for each in parts])
     variances = one / np.asarray([each.num_reports for each in parts])[:, None, None]
-    weights = 1 / np.maximum((variances * powers).sum(axis=1), np.finfo(float).tiny)
+    weights = 1 / np.maximum((variances * powers).sum(axis=1), 1e-300)
     weights /= weights.sum(axis=0)
-    return Unbiased((weights * shares).sum(axis=0), (weights[:, None] ** 2 * variances).sum(axis=0))
+    counts = [counts_of(*each) for each in zip(parts, shares, weights, strict=True)]
+    return Unbiased((weights * shares).sum(axis=0), (weights[:, None] ** 2 * variances).sum(axis=0), counts)
+
+
+def counts_of(part: Reports, shares: np.ndarray, weight: Any) -> PartCounts:
+    """The support counts of a part, from its inversion."""
+    q, d = np.asarray(part.rates.q, float), np.asarray(part.rates.d, float)
+    return PartCounts(part.num_reports * (q + d * shares), part.num_reports, q, d, weight)
 
 
 def of_rounds(parts: Sequence[Reports], protocol: Any, own: Sequence[np.ndarray], theta: np.ndarray) -> Unbiased:
     """The mean of the rounds' inversions, weighted by their numbers of reports.
 
-    The reports of a user depend on each other, which the squares of the users' sums tell, of any protocol; a category
-    has at least the mean excess of all, because few reports tell little. `own` are those of `reports_of_users`.
+    The reports of a user depend on each other: the squares of the users' sums tell how much, of any protocol. `own` are
+    those of `reports_of_users`.
     """
     sizes = np.asarray([each.num_reports for each in parts], float)
     inversions = np.stack([np.asarray(rrjax.inv(*each.support_arguments), float) for each in parts])
     shares, number = sizes @ inversions / sizes.sum(), sizes.sum()
     rates, size = protocol.single_round.rates, len(theta)
-    expected, truth = np.asarray(rates.q, float) + np.asarray(rates.d, float) * shares, np.asarray(rates.d, float)
-    squares, users = np.zeros(size), 0
+    q, d = np.asarray(rates.q, float), np.asarray(rates.d, float)
+    support, squares, users = number * (q + d * shares), np.zeros(size), 0
     for reports in own:
-        sums = (np.asarray(protocol.supports(reports), float) - expected).sum(axis=1) / truth
+        sums = (np.asarray(protocol.supports(reports), float) - support / number).sum(axis=1) / d
         squares, users = squares + (sums**2).sum(axis=0), users + len(sums)
     one = polynomial(rates).reshape(3, -1)
     independent = (one * np.stack([np.ones(size), theta, theta**2])).sum(axis=0) / number
     variances = squares / number**2 * users / max(users - 1, 1)
-    excess = np.maximum(variances / independent, variances.sum() / independent.sum())
-    return Unbiased(shares, excess * one / number)
+    # Few supports tell little of a category's own excess. Reports of one value are no less alike than independent ones.
+    known = support / (support + FEW_SUPPORTS)
+    excess = known * variances / independent + (1 - known) * variances.sum() / independent.sum()
+    excess = np.maximum(excess, 1)
+    # As of so many independent reports.
+    return Unbiased(shares, excess * one / number, [PartCounts(support / excess, number / excess, q, d, 1.0)])
 
 
 def posterior_means(mixture: Mixture, shares: np.ndarray, variance: float, num_users: int) -> np.ndarray:

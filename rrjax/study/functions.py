@@ -11,8 +11,11 @@ import importlib.util
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from functools import partial, partialmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "rrjax", *sys.stdlib_module_names}
 _INSTALLED = ("site-packages", "dist-packages")
+_PLAIN = bool, int, float, complex, str, bytes, type(None)
 
 
 def decomposes(study: Study) -> bool:
@@ -194,7 +198,11 @@ def identity_of(function: Any) -> str:
     Those are what its code names: in its module, in modules that it imports, and in classes. Of libraries, which are
     the modules that come with Python, rrjax and what is installed, it is the name alone.
     """
-    return _Reader().function(function)
+    try:
+        return _Reader().function(function)
+    except RecursionError as error:
+        problem = f"{function!r} refers to objects in too many levels, or to itself, to be told from another one"
+        raise StudyError.about("estimators", problem) from error
 
 
 class _Reader:
@@ -220,17 +228,21 @@ class _Reader:
         if isinstance(inner, types.MethodType):
             given += [inner.__self__, _attributes(type(inner.__self__))]
             inner = inner.__func__
-        inner = inspect.unwrap(inner)
+        # A wrapper of one's own is read itself, and refers to what it wraps; of those of libraries, what they wrap.
+        while hasattr(inner, "__wrapped__") and _of_library(_home_of(inner)):
+            given += [inner.registry] if hasattr(inner, "registry") else []  # of `functools.singledispatch`
+            inner = inner.__wrapped__
         code = getattr(inner, "__code__", None)
-        if code is None and not isinstance(inner, type) and (state := _state(inner)):  # a callable object
-            given += [state, _attributes(type(inner))]
+        if code is None and not isinstance(inner, type):  # a callable object
+            state = _state(inner)
+            given += [_text_of(inner)] if state is None else [state, _attributes(type(inner))]
             inner = type(inner)
         module = getattr(inner, "__module__", None) or ""
         name = f"{module}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
         self.known[id(function)] = name  # for references back to it
-        if code is not None and not _of_library(module):
+        if code is not None and not _of_library(_home_of(inner)):
             given += [list(_instructions(code)), inner.__defaults__, inner.__kwdefaults__]
-            given += [list(_held(inner)), list(_used(inner, code))]
+            given += [list(_held(inner)), list(_used(inner, code)), vars(inner)]
         if isinstance(inner, type):
             given += _attributes(inner)
         if given:
@@ -240,26 +252,48 @@ class _Reader:
 
     def content(self, value: Any) -> Any:
         """A representation of a value that is the same in every process."""
-        if isinstance(value, list | tuple):
+        if type(value) in _PLAIN:
+            return repr(value)
+        if isinstance(value, list | tuple | deque):
             return [self.content(one) for one in value]
-        if isinstance(value, dict):
-            return [(str(key), self.content(one)) for key, one in value.items()]
+        if isinstance(value, Mapping):
+            factory = getattr(value, "default_factory", None)
+            return [self.content(factory), *((self.content(key), self.content(one)) for key, one in value.items())]
         if isinstance(value, set | frozenset):
             return sorted(str(self.content(one)) for one in value)
+        if isinstance(value, Enum):  # which refers to its class, and that to all members
+            return type(value).__qualname__, value.name, self.content(value.value)
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            return value.shape, self.content(value.ravel().tolist())
         if isinstance(value, np.ndarray | jax.Array) and not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
             return str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        if isinstance(value, types.ModuleType):
-            return value.__name__
+        if isinstance(value, types.ModuleType):  # that is held as a value: all of it
+            return value.__name__, _digest_of(value)
         if callable(value):
             return self.function(value)
         if (state := _state(value)) is None:
-            text = repr(value)
-            return type(value).__qualname__ if " at 0x" in text else text
+            return _text_of(value)
         if id(value) not in self.known:
             self.alive.append(value)
             self.known[id(value)] = name = type(value).__qualname__
             self.known[id(value)] = f"{name} {self.content([state, *_attributes(type(value))])}"
         return self.known[id(value)]
+
+
+def _text_of(value: Any) -> str:
+    """A text that is the same in every process."""
+    text = repr(value)
+    return type(value).__qualname__ if " at 0x" in text else text
+
+
+def _digest_of(module: types.ModuleType) -> str:
+    """A digest of the file of a module; of a library, and without a file, nothing."""
+    file = getattr(module, "__file__", None)
+    if file is None or _of_library(module.__name__):
+        return ""
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return ""
 
 
 def _instructions(code: types.CodeType) -> Iterator[Any]:
@@ -284,20 +318,40 @@ def _attributes(kind: type) -> list[tuple[str, Any]]:
     """The functions, properties and values of a class, inherited ones included."""
     own = (one for one in kind.__mro__ if not _of_library(one.__module__))
     members = ((name, _function_in(value)) for one in own for name, value in sorted(vars(one).items()))
-    return [(name, value) for name, value in members if inspect.isfunction(value) or not name.startswith("__")]
+    return [(name, value) for name, value in members if _counts(name, value)]
+
+
+def _counts(name: str, value: Any) -> bool:
+    """Whether a class says something by a value; what it may keep for itself, such as a cache, is private."""
+    if name.startswith("__"):  # of these only functions, which may be decorated
+        return callable(value) and inspect.isfunction(inspect.unwrap(value))
+    return not (name.startswith("_") and isinstance(value, dict | list | set))
 
 
 def _function_in(member: Any) -> Any:
     """The function of a property, a cached one, a static or class method; else the member itself."""
+    if isinstance(member, partialmethod):
+        return partial(member.func, *member.args, **member.keywords)
     functions = (getattr(member, name, None) for name in ("fget", "func", "__func__"))
     return next((each for each in functions if inspect.isfunction(each)), member)
 
 
 def _state(value: Any) -> dict[str, Any] | None:
     """The attributes of an object; None for one without any, such as a number."""
-    names = (name for one in type(value).__mro__ for name in np.atleast_1d(vars(one).get("__slots__", ())).tolist())
-    slots = {name: getattr(value, name) for name in names if hasattr(value, name) and not name.startswith("__")}
+    names = []
+    for one in type(value).__mro__:
+        own = vars(one).get("__slots__", ())
+        own = [own] if isinstance(own, str) else sorted(own)
+        # Python writes the class before the name of a private one.
+        names += [f"_{one.__name__.lstrip('_')}{name}" if name.startswith("__") else name for name in own]
+    slots = {name: getattr(value, name) for name in names if hasattr(value, name)}
     return {**getattr(value, "__dict__", {}), **slots} if hasattr(value, "__dict__") or slots else None
+
+
+def _home_of(function: Any) -> str:
+    """The module of a function's code or of an object's class; a wrapper has the name of what it wraps."""
+    own = getattr(function, "__globals__", None)
+    return type(function).__module__ if own is None else str(own.get("__name__", ""))
 
 
 def _of_library(module: str) -> bool:
@@ -321,7 +375,9 @@ def _held(function: Any) -> Iterator[Any]:
 
 def _used(function: Any, code: types.CodeType) -> Iterator[tuple[str, Any]]:
     """Globals, by name, and attributes of modules that are no libraries, also of those that the function imports."""
-    names = sorted({name for each in _codes(code) for name in each.co_names})
+    # A text may be the name of what `getattr` or `globals` finds.
+    texts = {text for each in _codes(code) for text in each.co_consts if isinstance(text, str) and text.isidentifier()}
+    names = sorted(texts.union(*(each.co_names for each in _codes(code))))
     modules = {module.__name__: module for module in _imported(function, code)}
     for name in names:
         value = function.__globals__.get(name)
@@ -347,7 +403,7 @@ def _imported(function: Any, code: types.CodeType) -> Iterator[types.ModuleType]
     """The modules that the code of a function imports, which it would import at its first call."""
     names: set[str] = set()
     for one in _codes(code):
-        instructions = list(dis.get_instructions(one))
+        instructions = [each for each in dis.get_instructions(one) if each.opname != "EXTENDED_ARG"]
         for level, listed, each in zip(instructions, instructions[1:], instructions[2:], strict=False):
             if each.opname == "IMPORT_NAME":
                 package = function.__globals__.get("__package__")
@@ -356,7 +412,7 @@ def _imported(function: Any, code: types.CodeType) -> Iterator[types.ModuleType]
                     names |= {name, *(f"{name}.{what}" for what in listed.argval or ())}  # which may be modules, too
     for name in sorted(names):
         if not _of_library(name):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 importlib.import_module(name)
             if name in sys.modules:
                 yield sys.modules[name]

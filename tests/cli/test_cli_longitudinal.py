@@ -16,7 +16,7 @@ from refusals import refused
 
 import rrjax
 from rrjax import io
-from rrjax.io.rounds import read_users
+from rrjax.io.rounds import one_number, read_users
 from rrjax.mechanisms import PROTOCOLS
 from rrjax.reports.pages.kinds import spent
 from rrjax.reports.rounds import PrivacyLoss
@@ -434,7 +434,8 @@ def test_ids_that_look_like_missing_ones_are_told(week, name, warned):
 @pytest.mark.parametrize(
     ("before", "now"),
     [("007", "7"), ("7", "+7"), ("1000", "1e3"), ("-7", "-07.0"), ("1234567", "1,234,567"), ("1001", "1.001")]
-    + [("1001", f"1{sign}001") for sign in " _'"] + [("0.5", ".5"), ("3", "'3")],
+    + [("1001", f"1{sign}001") for sign in " _'"] + [("0.5", ".5"), ("3", "'3"), ("7", "7,0")]
+    + [("1234567", name) for name in ("1,234,567.00", "1.234.567,00", "1\u02bc234\u02bc567", "12,34,567")],
 )  # fmt: skip
 def test_ids_that_are_one_number_in_the_next_round(week, before, now):
     """A spreadsheet that drops zeros, or that shows thousands, makes new users of all."""
@@ -460,10 +461,10 @@ def test_a_file_that_changes_while_it_is_read(week, monkeypatch, place):
     module, name = place.rsplit(".", 1)
     read = getattr(importlib.import_module(module), name)
 
-    def changed(*arguments):
+    def changed(*arguments, **more):
         Path("new.csv").write_text(after)
         Path("new.csv").replace("day9.csv")
-        return read(*arguments)
+        return read(*arguments, **more)
 
     monkeypatch.setattr(place, changed)
     assert week(*other(9))[0] == 3
@@ -502,11 +503,20 @@ def test_ids_that_are_not_exact(week):
             assert (week.error.file, week.error.row) == ("day9.parquet", 2)
 
 
+def test_hashes_that_look_like_numbers_are_users():
+    """Of eight digits in base 16, some ten thousandths are zero to the power of something."""
+    assert one_number(["0e123456", "0e654321", "00000000", "001e5000", "12e45678", "10000000"]) == []
+    assert one_number(["5000", "5e3", "5e+3", "5,000.0"]) == [["5000", "5e3", "5e+3", "5,000.0"]]
+
+
 @pytest.mark.long
 def test_ids_without_their_last_digits(week):
     """As spreadsheets show large numbers."""
-    for name, odd in (("1.23457E+12", True), ("1e+1", True), ("1.25E+2", False), ("12e3", False), ("1E5F", False)):
-        Path("day9.csv").write_text(f"id,app\nu1,maps\n{name},maps\n")
+    for name, odd in (
+        *((name, True) for name in ("1.23457E+12", "1e+1", "1,23457E+12", "1.23457e12", "'1.2E+12", f"{2**53 + 3}.0")),
+        *((name, False) for name in ("1.25E+2", "12e3", "1E5F", "+4712345", "1.25E1", f"{2**53 - 3}.0")),
+    ):
+        Path("day9.csv").write_text(f'id,app\nu1,maps\n"{name}",maps\n')
         assert week(*line(9, out=f"{name}.parquet"))[0] == 3 * odd
         if odd:
             assert (week.error.column, week.error.row) == ("id", 2)

@@ -1,10 +1,15 @@
 """Functions of one's own are told apart by what they hold."""
 
 import importlib
+import os
 import shutil
+import subprocess
 import sys
 import types
-from functools import partial
+from collections import defaultdict
+from functools import partial, partialmethod, singledispatch, wraps
+from operator import itemgetter
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -47,6 +52,143 @@ class Inherits(Scaled):
         """A method of its own, which `__call__` might use."""
 
 
+def without_attributes(value):
+    class Own:
+        def __call__(self, counts, epsilon):
+            return rrjax.inv(counts, epsilon) * value
+
+    return Own()
+
+
+def jitted(value):
+    class Own:
+        @jax.jit
+        def __call__(self, counts, epsilon):
+            return rrjax.inv(counts, epsilon) * value
+
+    return Own()
+
+
+def with_a_part(value):
+    class Own:
+        def scaled(self, factor, counts, epsilon):
+            return rrjax.inv(counts, epsilon) * factor
+
+        own = partialmethod(scaled, value)
+
+    return Own().own
+
+
+def private(value):
+    class Own:
+        __slots__ = ("__factor",)
+
+        def __init__(self):
+            self.__factor = value
+
+        def __call__(self, counts, epsilon):
+            return rrjax.inv(counts, epsilon) * self.__factor
+
+    return Own()
+
+
+def described(value):
+    class Own:
+        __slots__ = {"factor": "with its meaning"}
+
+        def __call__(self, counts, epsilon):
+            return rrjax.inv(counts, epsilon) * self.factor
+
+    own = Own()
+    own.factor = value
+    return own
+
+
+def decorated(value):
+    def scaled(function):
+        @wraps(function)
+        def inner(counts, epsilon):
+            return function(counts, epsilon) * value
+
+        return inner
+
+    return scaled(rrjax.inv)
+
+
+def dispatched(value):
+    @singledispatch
+    def of(counts):
+        return counts
+
+    of.register(int)(lambda counts: counts * value)
+    return lambda counts, epsilon: of(counts)
+
+
+def by_default_factory(value):
+    factors = defaultdict(lambda: value)
+    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * factors["a"]
+
+
+def item(value):
+    get = itemgetter(int(value))
+    return lambda counts, epsilon: get(counts)
+
+
+KINDS = without_attributes, jitted, with_a_part, private, described, decorated, dispatched, by_default_factory, item
+
+
+class Caching:
+    _known: ClassVar[dict[int, float]] = {}
+
+    def __call__(self, counts, epsilon):
+        return rrjax.inv(counts, epsilon) * self._known.setdefault(len(counts), 1.0)
+
+
+def test_caches_long_functions_and_objects_that_hold_themselves():
+    """What a class keeps for itself changes while it is used; many names have longer instructions."""
+    own = Caching()
+    before = identity_of(own)
+    own(np.array([1, 2]), 1.0)
+    assert identity_of(own) == before
+    held = {}
+    exec(f"def f(x):\n    {'; '.join(f'x.a{number}' for number in range(300))}\n    import math as m", held)
+    assert identity_of(held["f"])
+    itself = []
+    itself.append(itself)
+    with refused("estimators", error=StudyError):
+        identity_of(lambda counts: itself)
+
+
+STABLE = """
+import enum
+from collections import deque
+import numpy as np
+from rrjax.study.functions import identity_of
+
+class Way(enum.Enum):
+    A, B, C = "abc"
+
+NAMES = np.array(["a", "b", "c"], object)
+SETS = deque([{"a", "b", "c"}]), {frozenset("abc"): 1}, {Way.A, Way.B, Way.C}
+def of(counts): return counts
+WITH = {of: 1}, {object: len}
+
+def own(counts): return counts * len(NAMES) * len(SETS) * len(WITH)
+print(identity_of(own))
+"""
+
+
+@pytest.mark.long
+def test_another_process_knows_a_function(tmp_path):
+    (tmp_path / "own.py").write_text(STABLE)
+    said = [
+        subprocess.run([sys.executable, "own.py"], cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
+                       capture_output=True, text=True).stdout
+        for seed in "12"
+    ]  # fmt: skip
+    assert said[0] == said[1] != ""
+
+
 def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
     def holding(value):
         return lambda counts, epsilon: rrjax.inv(counts, epsilon) * value
@@ -77,6 +219,7 @@ def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
         (holding(types.SimpleNamespace(value=1.0)), holding(types.SimpleNamespace(value=2.0))),
         (holding(types.SimpleNamespace(value=np.zeros(2000))), holding(types.SimpleNamespace(value=np.ones(2000)))),
         (Inherits(1.0), Scaled(1.0)),
+        *[tuple(kind(value) for value in (1.0, 2.0)) for kind in KINDS],
     ]
     for one, other in pairs:
         assert identity_of(one) != identity_of(other)
@@ -129,6 +272,8 @@ USES = {
     "a method of an object": "from .core import Smoother\nof = Smoother(0.1)\ndef f(counts): return of.smooth(counts)",
     "a slot of an object": "from .core import smoother\ndef f(counts): return smoother.share * counts",
     "a value of a class": "from .core import Smoother\ndef f(counts): return Smoother.weight * counts",
+    "a module as a default": "from . import core\ndef f(counts, of=core): return of.f(counts)",
+    "an attribute by its name": "from . import core\ndef f(counts): return getattr(core, 'weight_of') * counts",
     "an array of a class": "from .core import Held\ndef f(counts): return Held.array * counts",
 }
 
@@ -144,7 +289,7 @@ def test_what_a_function_uses_of_other_modules_and_classes_counts(uses, tmp_path
 
     def identity(factor):
         text = f"import numpy as np\n\ndef f(counts):\n    return counts * FACTOR\n{SMOOTHER}\nFACTOR = 1\n"
-        text += "class Held:\n    array = np.asarray([FACTOR])\n"
+        text += "weight_of = FACTOR\nclass Held:\n    array = np.asarray([FACTOR])\n"
         (folder / "core.py").write_text(text.replace("FACTOR", str(factor)).replace(f"{factor} = 1\n", ""))
         for name in [name for name in sys.modules if name.startswith("own_package")]:
             monkeypatch.delitem(sys.modules, name)
