@@ -30,6 +30,8 @@ from scipy import special
 MAX_ITERS = 100
 ROUNDING = 1e-9
 """Relative size of the last steps."""
+NEAR_START = 1e-4
+"""Least distance of the start of a search from ±1 and from zero, where the slope tells nothing of the way."""
 NEAR_END = 1e-8
 """Distance from ±1 below which a limit is there: some last steps."""
 LARGEST = 38.0
@@ -91,7 +93,7 @@ def share_differences(
     upper_tail, lower_tail = law.moved(-1), law.moved(1)
     none = np.zeros(law.estimate.shape)
     tails = special.ndtr(-law.r_star(none, upper_tail)[0]), special.ndtr(law.r_star(none, lower_tail)[0])
-    start = np.clip(law.estimate, -1, 1)
+    start = np.clip(law.estimate, NEAR_START - 1, 1 - NEAR_START)
     least, most = np.full_like(start, -1), np.ones_like(start)
 
     def limit(x, aim):
@@ -135,7 +137,7 @@ def share_limits(
     every = special.ndtri(1 - miss / 2 / num_tests)
     r, tiny = every if simultaneous else special.ndtri(1 - miss / 2), 1e-12
     upper_tail, lower_tail = law.moved(-1), law.moved(1)
-    start = np.clip(law.estimate, 0, 1)
+    start = np.clip(law.estimate, NEAR_START, 1 - NEAR_START)
     least, most = np.zeros_like(start), np.ones_like(start)
 
     def limit(x, aim):

@@ -283,9 +283,9 @@ _WHOLE = r"^(-?(?:0|[1-9][0-9]*))\.0*$"
 
 _HYPHENS = dict.fromkeys(map(ord, "‐‑‒–−"), "-")  # noqa: RUF001 - they look alike, which is why
 """What stands for a hyphen or a minus."""
-_ROUNDED = r"\s*'?[+-]?([0-9]+([.,][0-9]*)?[eE][+]|[0-9]+[.,][0-9]+[eE])[0-9]{1,3}\s*"
+_ROUNDED = r"\s*'?[+-]?([0-9]+([.,][0-9]*)?[eE][+]|[1-9][.,][0-9]+[eE])[0-9]{1,3}\s*"
 """Pattern of a large number as spreadsheets and floats show it."""
-_LONG = r"[+-]?[0-9]{16,}\.0*"
+_LONG = r"\s*'?[+-]?([0-9]{16,})[.,]0*\s*"
 """Pattern of a whole number with decimals that may be too large for a float."""
 
 
@@ -334,8 +334,8 @@ def is_rounded(kind: Kind, value: str = "value") -> str:
     digits = f"TRY_CAST({power} AS INTEGER) > length({known})"
     shown = f"regexp_full_match({value}, {literal(_ROUNDED)}) AND {digits}"
     # As of a float that is written in full.
-    large = f"regexp_full_match({value}, {literal(_LONG)}) AND abs(TRY_CAST({value} AS DOUBLE)) > {LARGEST_EXACT_FLOAT}"
-    return f"({shown} OR {large})"
+    whole = f"TRY_CAST(regexp_extract({value}, {literal(_LONG)}, 1) AS DOUBLE)"
+    return f"({shown} OR (regexp_full_match({value}, {literal(_LONG)}) AND {whole} > {LARGEST_EXACT_FLOAT}))"
 
 
 def integer(kind: Kind, value: str = "value") -> str:

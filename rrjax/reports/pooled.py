@@ -23,8 +23,8 @@ from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
 if TYPE_CHECKING:
     from rrjax.reports.reports import Reports
 
-FEW_SUPPORTS = 50
-"""Number of supporting reports at which a category's own excess of variance counts as much as the mean of all."""
+FEW_USERS = 50
+"""Number of users at which a category's own excess of variance counts as much as the largest one that is possible."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,16 +101,17 @@ def of_rounds(parts: Sequence[Reports], protocol: Any, own: Sequence[np.ndarray]
     rates, size = protocol.single_round.rates, len(theta)
     q, d = np.asarray(rates.q, float), np.asarray(rates.d, float)
     support, squares, users = number * (q + d * shares), np.zeros(size), 0
+    most = sum(each.shape[0] * each.shape[1] ** 2 for each in own) / number  # as if all reports of a user were one
     for reports in own:
         sums = (np.asarray(protocol.supports(reports), float) - support / number).sum(axis=1) / d
         squares, users = squares + (sums**2).sum(axis=0), users + len(sums)
     one = polynomial(rates).reshape(3, -1)
     independent = (one * np.stack([np.ones(size), theta, theta**2])).sum(axis=0) / number
     variances = squares / number**2 * users / max(users - 1, 1)
-    # Few supports tell little of a category's own excess. Reports of one value are no less alike than independent ones.
-    known = support / (support + FEW_SUPPORTS)
-    excess = known * variances / independent + (1 - known) * variances.sum() / independent.sum()
-    excess = np.maximum(excess, 1)
+    # Few users with a support, or without one, tell little of it.
+    few = np.minimum(support, number - support) / most
+    known = np.clip(few / (few + FEW_USERS), 0, 1)
+    excess = np.clip(known * variances / independent + (1 - known) * most, 1, most)
     # As of so many independent reports.
     return Unbiased(shares, excess * one / number, [PartCounts(support / excess, number / excess, q, d, 1.0)])
 

@@ -39,6 +39,14 @@ if TYPE_CHECKING:
 _LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "rrjax", *sys.stdlib_module_names}
 _INSTALLED = ("site-packages", "dist-packages")
 _PLAIN = bool, int, float, complex, str, bytes, type(None)
+_BUILT_IN: tuple[Any, ...] = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+)
+_BY_TEXT = {"getattr", "globals", "vars", "attrgetter", "methodcaller", "__dict__"}
+"""What finds objects by a text that is their name."""
 
 
 def decomposes(study: Study) -> bool:
@@ -233,7 +241,10 @@ class _Reader:
             given += [inner.registry] if hasattr(inner, "registry") else []  # of `functools.singledispatch`
             inner = inner.__wrapped__
         code = getattr(inner, "__code__", None)
-        if code is None and not isinstance(inner, type):  # a callable object
+        if isinstance(inner, _BUILT_IN):
+            owner = getattr(inner, "__self__", None)
+            given += [] if owner is None or isinstance(owner, types.ModuleType) else [owner]
+        elif code is None and not isinstance(inner, type):  # a callable object
             state = _state(inner)
             given += [_text_of(inner)] if state is None else [state, _attributes(type(inner))]
             inner = type(inner)
@@ -262,7 +273,8 @@ class _Reader:
         if isinstance(value, set | frozenset):
             return sorted(str(self.content(one)) for one in value)
         if isinstance(value, Enum):  # which refers to its class, and that to all members
-            return type(value).__qualname__, value.name, self.content(value.value)
+            methods = [each for each in _attributes(type(value)) if inspect.isfunction(each[1])]
+            return type(value).__qualname__, value.name, self.content([value.value, *methods])
         if isinstance(value, np.ndarray) and value.dtype == object:
             return value.shape, self.content(value.ravel().tolist())
         if isinstance(value, np.ndarray | jax.Array) and not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -282,7 +294,9 @@ class _Reader:
 
 def _text_of(value: Any) -> str:
     """A text that is the same in every process."""
-    text = repr(value)
+    text = " at 0x"  # of an object that cannot be written
+    with contextlib.suppress(Exception):
+        text = repr(value)
     return type(value).__qualname__ if " at 0x" in text else text
 
 
@@ -322,16 +336,14 @@ def _attributes(kind: type) -> list[tuple[str, Any]]:
 
 
 def _counts(name: str, value: Any) -> bool:
-    """Whether a class says something by a value; what it may keep for itself, such as a cache, is private."""
-    if name.startswith("__"):  # of these only functions, which may be decorated
-        return callable(value) and inspect.isfunction(inspect.unwrap(value))
-    return not (name.startswith("_") and isinstance(value, dict | list | set))
+    """Whether a class says something by a value: of those with two underscores only functions, also decorated ones."""
+    return not name.startswith("__") or (callable(value) and inspect.isfunction(inspect.unwrap(value)))
 
 
 def _function_in(member: Any) -> Any:
     """The function of a property, a cached one, a static or class method; else the member itself."""
     if isinstance(member, partialmethod):
-        return partial(member.func, *member.args, **member.keywords)
+        return _function_in(member.func), member.args, member.keywords
     functions = (getattr(member, name, None) for name in ("fget", "func", "__func__"))
     return next((each for each in functions if inspect.isfunction(each)), member)
 
@@ -375,9 +387,11 @@ def _held(function: Any) -> Iterator[Any]:
 
 def _used(function: Any, code: types.CodeType) -> Iterator[tuple[str, Any]]:
     """Globals, by name, and attributes of modules that are no libraries, also of those that the function imports."""
-    # A text may be the name of what `getattr` or `globals` finds.
-    texts = {text for each in _codes(code) for text in each.co_consts if isinstance(text, str) and text.isidentifier()}
-    names = sorted(texts.union(*(each.co_names for each in _codes(code))))
+    known = {name for each in _codes(code) for name in each.co_names}
+    if not known.isdisjoint(_BY_TEXT):
+        texts = {text for each in _codes(code) for text in each.co_consts if isinstance(text, str)}
+        known |= {text for text in texts if text.isidentifier()}
+    names = sorted(known)
     modules = {module.__name__: module for module in _imported(function, code)}
     for name in names:
         value = function.__globals__.get(name)

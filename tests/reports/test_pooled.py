@@ -118,6 +118,40 @@ def test_users_whose_reports_are_all_alike_tell_no_more_than_they_are(users):
     assert (upper - lower > 1 / (2 * users + 4)).all()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("users", "rounds"), [(5, 8), (20, 8)])
+def test_few_users_with_many_rounds(users, rounds):
+    """Nearly all reports of a user are alike; as independent ones they covered .45 to .9."""
+    theta, protocol, rng = (
+        np.array([0.9, 0.1]),
+        longitudinal.LongitudinalRandomizedResponse(2, 9.0, 6.0),
+        np.random.default_rng(5),
+    )
+    kept, made = 1 / (1 + np.exp(-9.0)), []
+    flipped = 1 - (float(protocol.single_round.rates.p) + kept - 1) / (2 * kept - 1)
+    for _ in range(300):
+        memo = (rng.random(users) < 0.1) ^ (rng.random(users) > kept)
+        reports = (memo[:, None] ^ (rng.random((users, rounds)) < flipped)).astype(int)
+        with jax.enable_x64(True):
+            parts = [
+                SimpleNamespace(support_arguments=(protocol.tally(each), None), num_reports=users) for each in reports.T
+            ]
+            made.append(of_rounds(parts, protocol, [reports], theta))
+    assert (covered(made, theta) > LEVEL - 4 * np.sqrt(LEVEL * (1 - LEVEL) / 300)).all()
+
+
+@pytest.mark.parametrize(("number", "q", "d"), [(1, 1.0, -1.0), (1, 0.5, -0.5), (2, 0.5, -0.5), (200_000, 0.0, 1.0)])
+def test_limits_of_counts_at_their_ends(number, q, d):
+    """The search began at an end, from where nothing tells the way. Exact: all n alike at μ have the probability μⁿ."""
+    count = 0.0 if d < 0 else float(number)
+    lower, upper = share_limits([PartCounts(np.full(1, count), number, q, d, 1.0)], LEVEL, 1, simultaneous=False)
+    chance = q + d * float(lower[0])
+    chance = chance if d > 0 else 1 - chance
+    assert float(upper[0]) == 1
+    assert chance**number > 0.009
+    assert lower[0] == 0 or chance**number < 0.04
+
+
 PROTOCOLS = {
     "randomized response": longitudinal.LongitudinalRandomizedResponse(5, 3.0, 1.5),
     "local hashing": longitudinal.LongitudinalLocalHashing(5, 3.0, 1.5),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 from collections import defaultdict
+from enum import Enum
 from functools import partial, partialmethod, singledispatch, wraps
 from operator import itemgetter
 from typing import ClassVar
@@ -134,25 +135,49 @@ def item(value):
     return lambda counts, epsilon: get(counts)
 
 
-KINDS = without_attributes, jitted, with_a_part, private, described, decorated, dispatched, by_default_factory, item
+def of_a_class_method(value):
+    class Own:
+        _weights: ClassVar[list[float]] = [value, 2.0]
+
+        @classmethod
+        def scaled(cls, factor, counts):
+            return counts * factor
+
+        own = partialmethod(scaled, 1.0)
+
+        def __call__(self, counts, epsilon):
+            return rrjax.inv(counts, epsilon) * self._weights[0]
+
+    return Own()
 
 
-class Caching:
-    _known: ClassVar[dict[int, float]] = {}
+def of_a_member(value):
+    class Way(Enum):
+        ONE = 1
 
-    def __call__(self, counts, epsilon):
-        return rrjax.inv(counts, epsilon) * self._known.setdefault(len(counts), 1.0)
+        def factor(self):
+            return value
+
+    way = Way.ONE
+    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * way.factor()
 
 
-def test_caches_long_functions_and_objects_that_hold_themselves():
-    """What a class keeps for itself changes while it is used; many names have longer instructions."""
-    own = Caching()
-    before = identity_of(own)
-    own(np.array([1, 2]), 1.0)
-    assert identity_of(own) == before
+def built_in(value):
+    get = {"a": value}.get
+    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * get("a")
+
+
+KINDS = [without_attributes, jitted, with_a_part, private, described, decorated, dispatched, by_default_factory, item]
+KINDS += [of_a_class_method, of_a_member, built_in]
+
+
+def test_long_functions_and_objects_that_hold_themselves():
+    """Many names have longer instructions."""
     held = {}
     exec(f"def f(x):\n    {'; '.join(f'x.a{number}' for number in range(300))}\n    import math as m", held)
     assert identity_of(held["f"])
+    assert identity_of(len) != identity_of(sum)
+    assert identity_of(len) == "builtins.len"
     itself = []
     itself.append(itself)
     with refused("estimators", error=StudyError):
