@@ -11,6 +11,8 @@ with K₁ and K₂ the derivatives of K. It is normal to third order (Barndorff-
 counts. For x, D is moved by half of its largest step towards the mean (Yates), so that discrete counts keep their
 level, too; beyond the ends of D, r* is infinite.
 
+The shares that the parts of one collection have in common have limits by the same tail, at the share itself.
+
 References:
     Miettinen and Nurminen, "Comparative analysis of two rates", Statistics in Medicine 4, 1985; Farrington and Manning,
     "Test statistics and sample size formulae for comparative binomial trials", Statistics in Medicine 9, 1990;
@@ -30,6 +32,8 @@ from scipy import special
 MAX_ITERS = 100
 ROUNDING = 1e-9
 """Relative size of the last steps."""
+SMALLEST_SPREAD = 1e-12
+"""Smallest standard deviation by which a step of a search is divided."""
 NEAR_START = 1e-4
 """Least distance of the start of a search from ±1 and from zero, where the slope tells nothing of the way."""
 NEAR_END = 1e-8
@@ -46,10 +50,10 @@ class PartCounts(NamedTuple):
     """Reports of one mechanism in one of the two collections; arrays `[K]` or scalars, in float64."""
 
     support: np.ndarray
-    num_users: float
+    num_users: float | np.ndarray
     q: np.ndarray
     d: np.ndarray
-    weight: float
+    weight: float | np.ndarray
     """The weight of its estimate in that of its collection; they add up to one."""
 
 
@@ -89,25 +93,11 @@ def share_differences(
         [0.36, 0.978, 0.0]
     """
     law = _Law.of(first, second)
-    r, tiny = special.ndtri((1 + level) / 2 + (1 - level) / 2 * (1 - 1 / num_tests)), 1e-12
+    r = special.ndtri((1 + level) / 2 + (1 - level) / 2 * (1 - 1 / num_tests))
     upper_tail, lower_tail = law.moved(-1), law.moved(1)
     none = np.zeros(law.estimate.shape)
     tails = special.ndtr(-law.r_star(none, upper_tail)[0]), special.ndtr(law.r_star(none, lower_tail)[0])
-    start = np.clip(law.estimate, NEAR_START - 1, 1 - NEAR_START)
-    least, most = np.full_like(start, -1), np.ones_like(start)
-
-    def limit(x, aim):
-        def distance(delta):  # rises with δ
-            value, spread = law.r_star(delta, x)
-            return aim - value, 1 / np.maximum(spread, tiny)
-
-        return _root(distance, least, most, start)
-
-    lower, upper = limit(upper_tail, r), limit(lower_tail, -r)
-    lower, upper = np.where(lower < -1 + NEAR_END, -1, lower), np.where(upper > 1 - NEAR_END, 1, upper)
-    # With the largest difference even so many supports, or with the smallest so few, are too unlikely.
-    impossible = (law.r_star(most, upper_tail)[0] > r) | (law.r_star(least, lower_tail)[0] < -r)
-    lower, upper = (np.where(impossible, np.nan, each) for each in (lower, upper))
+    lower, upper = law.limits((upper_tail, lower_tail), r, r, -1)
     return DifferenceTest(lower, upper, np.minimum(2 * num_tests * np.minimum(*tails), 1))
 
 
@@ -135,23 +125,8 @@ def share_limits(
     law = _LawOfOne.of(parts, [])
     miss = 1 - level
     every = special.ndtri(1 - miss / 2 / num_tests)
-    r, tiny = every if simultaneous else special.ndtri(1 - miss / 2), 1e-12
-    upper_tail, lower_tail = law.moved(-1), law.moved(1)
-    start = np.clip(law.estimate, NEAR_START, 1 - NEAR_START)
-    least, most = np.zeros_like(start), np.ones_like(start)
-
-    def limit(x, aim):
-        def distance(share):  # rises with the share, whose mean does
-            value, spread = law.r_star(share, x)
-            return aim - value, 1 / np.maximum(spread, tiny)
-
-        return _root(distance, least, most, start)
-
-    lower, upper = limit(upper_tail, r), limit(lower_tail, -r)
-    lower, upper = np.where(lower < NEAR_END, 0, lower), np.where(upper > 1 - NEAR_END, 1, upper)
-    impossible = (law.r_star(most, upper_tail)[0] > every) | (law.r_star(least, lower_tail)[0] < -every)
-    lower, upper = (np.where(impossible, np.nan, each) for each in (lower, upper))
-    return lower, upper
+    r = every if simultaneous else special.ndtri(1 - miss / 2)
+    return law.limits((law.moved(-1), law.moved(1)), r, every, 0)
 
 
 class _Law(NamedTuple):
@@ -185,6 +160,29 @@ class _Law(NamedTuple):
     def moved(self, side: int) -> np.ndarray:
         """The sum of a·S, `[K]`, moved by half of the largest step: down with side −1, up with 1."""
         return np.sum(self.step * self.support, axis=0) + side * np.max(np.abs(self.step), axis=0) / 2
+
+    def limits(
+        self, tails: tuple[np.ndarray, np.ndarray], r: float, impossible: float, least: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where r* of the upper tail and −r* of the lower one are r, from `least` to 1; `[K]` each.
+
+        NaN where r* at an end is beyond `impossible`: with the largest even so many supports, or with the smallest so
+        few, are too unlikely.
+        """
+        start = np.clip(self.estimate, least + NEAR_START, 1 - NEAR_START)
+        low, high = np.full_like(start, least), np.ones_like(start)
+
+        def limit(x, aim):
+            def distance(value):  # rises with the mean
+                found, spread = self.r_star(value, x)
+                return aim - found, 1 / np.maximum(spread, SMALLEST_SPREAD)
+
+            return _root(distance, low, high, start)
+
+        lower, upper = limit(tails[0], r), limit(tails[1], -r)
+        lower, upper = np.where(lower < least + NEAR_END, least, lower), np.where(upper > 1 - NEAR_END, 1, upper)
+        odd = (self.r_star(high, tails[0])[0] > impossible) | (self.r_star(low, tails[1])[0] < -impossible)
+        return np.where(odd, np.nan, lower), np.where(odd, np.nan, upper)
 
     def chances(self, delta: np.ndarray) -> np.ndarray:
         """The probabilities of support at the likeliest shares that differ by δ, `[G, K]`."""

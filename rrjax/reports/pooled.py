@@ -29,19 +29,16 @@ FEW_USERS = 50
 
 @dataclasses.dataclass(frozen=True)
 class Unbiased:
-    """Unbiased shares of all categories, and their variances as polynomials of the true share."""
+    """Unbiased shares of all categories: weighted means of the inversions of parts."""
 
     shares: np.ndarray
     """`[K]`, which may be negative."""
-    variance: np.ndarray
-    """`[3, K]`, the coefficients of 1, θ and θ²."""
     parts: Sequence[PartCounts]
     """The support counts that they are made from."""
 
     def standard_error(self, theta: np.ndarray) -> np.ndarray:
-        """Of the unbiased shares, at these true ones."""
-        none, linear, square = self.variance
-        return np.sqrt(np.maximum(none + theta * (linear + theta * square), 0))
+        """`[K]`, of the unbiased shares at these true ones."""
+        return np.sqrt(sum(np.square(each.weight) * variance_of(each, theta) for each in self.parts))
 
     def limits(self, level: float, *, simultaneous: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The true shares of which the reports are not in a tail, `[K]` each; NaN where no share explains them."""
@@ -65,26 +62,24 @@ class PooledEstimate:
         return self.unbiased.standard_error(self.theta)
 
 
-def polynomial(rates: Any) -> np.ndarray:
-    """The variance of one unbiased report, (q + dθ)(1 − q − dθ)/d², as the coefficients of 1, θ and θ²."""
-    q, d, not_q = (np.asarray(each, float) for each in (rates.q, rates.d, rates.not_q))
-    return np.stack(np.broadcast_arrays(q * not_q / d**2, (not_q - q) / d, -1.0))
+def variance_of(part: PartCounts, theta: np.ndarray) -> np.ndarray:
+    """`[K]`, that of the inversion of a part's support counts, which are binomial."""
+    chance = np.clip(part.q + part.d * theta, 0, 1)
+    return chance * (1 - chance) / (part.num_users * np.square(part.d))
 
 
 def of_groups(parts: Sequence[Reports], theta: np.ndarray) -> Unbiased:
-    """The mean of the groups' inversions, weighted by their precisions at these shares, which are above zero."""
+    """The mean of the groups' inversions, weighted by their precisions at these shares `[K]`, which are above zero."""
     shares = np.stack([np.asarray(rrjax.inv(*each.support_arguments), float) for each in parts])
-    powers = np.stack([np.ones_like(theta), theta, theta**2])
-    one = np.stack([np.broadcast_to(polynomial(each.rates).reshape(3, -1), powers.shape) for each in parts])
-    variances = one / np.asarray([each.num_reports for each in parts])[:, None, None]
-    weights = 1 / np.maximum((variances * powers).sum(axis=1), 1e-300)
+    counts = [counts_of(*each, 1.0) for each in zip(parts, shares, strict=True)]
+    weights = 1 / np.maximum([variance_of(each, theta) for each in counts], 1e-300)
     weights /= weights.sum(axis=0)
-    counts = [counts_of(*each) for each in zip(parts, shares, weights, strict=True)]
-    return Unbiased((weights * shares).sum(axis=0), (weights[:, None] ** 2 * variances).sum(axis=0), counts)
+    weighted = [each._replace(weight=weight) for each, weight in zip(counts, weights, strict=True)]
+    return Unbiased((weights * shares).sum(axis=0), weighted)
 
 
-def counts_of(part: Reports, shares: np.ndarray, weight: Any) -> PartCounts:
-    """The support counts of a part, from its inversion."""
+def counts_of(part: Reports, shares: np.ndarray, weight: float) -> PartCounts:
+    """The support counts of a part, from its inversion, `[K]`."""
     q, d = np.asarray(part.rates.q, float), np.asarray(part.rates.d, float)
     return PartCounts(part.num_reports * (q + d * shares), part.num_reports, q, d, weight)
 
@@ -105,15 +100,14 @@ def of_rounds(parts: Sequence[Reports], protocol: Any, own: Sequence[np.ndarray]
     for reports in own:
         sums = (np.asarray(protocol.supports(reports), float) - support / number).sum(axis=1) / d
         squares, users = squares + (sums**2).sum(axis=0), users + len(sums)
-    one = polynomial(rates).reshape(3, -1)
-    independent = (one * np.stack([np.ones(size), theta, theta**2])).sum(axis=0) / number
+    independent = variance_of(PartCounts(support, number, q, d, 1.0), theta)
     variances = squares / number**2 * users / max(users - 1, 1)
     # Few users with a support, or without one, tell little of it.
     few = np.minimum(support, number - support) / most
     known = np.clip(few / (few + FEW_USERS), 0, 1)
     excess = np.clip(known * variances / independent + (1 - known) * most, 1, most)
     # As of so many independent reports.
-    return Unbiased(shares, excess * one / number, [PartCounts(support / excess, number / excess, q, d, 1.0)])
+    return Unbiased(shares, [PartCounts(support / excess, number / excess, q, d, 1.0)])
 
 
 def posterior_means(mixture: Mixture, shares: np.ndarray, variance: float, num_users: int) -> np.ndarray:
