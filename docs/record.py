@@ -2,8 +2,9 @@
 
 `python docs/record.py docs/tutorials/*.md` runs every block, and writes the output where the page shows it: beneath
 the `$` lines of `console` blocks, and in a `text` block that directly follows a `python` block. A figure that the page
-shows, and that its blocks draw into a file of the same name, is written where the page has it. `--check` only runs
-them. A command that fails ends the run with exit code 1, and leaves its page as it was.
+shows, and that its blocks draw into a file of the same name, is written where the page has it, but for those of the
+gallery, which `gallery.py` draws smaller. `--check` only runs them. A command that fails ends the run with exit code 1,
+and leaves its page as it was.
 
 Blocks of a page share one namespace and one folder, so a command can read what code wrote. In an output, a line `…`
 stands for lines left out; the numbers of lines before and after it are kept. Two comments are for this script:
@@ -117,7 +118,8 @@ def record(page: Path) -> tuple[str, dict[Path, bytes]]:
                 lines[begin : begin + len(shown.lines)] = [(shown.indent + line).rstrip() for line in fresh]
                 shift += len(fresh) - len(shown.lines)
         linked = [page.parent / link for link in re.findall(r"!\[[^\]]*\]\((\S+)\)", text)]
-        figures = {figure: Path(figure.name).read_bytes() for figure in linked if Path(figure.name).is_file()}
+        own = (figure for figure in linked if figure.parent.name != "gallery" and Path(figure.name).is_file())
+        figures = {figure: Path(figure.name).read_bytes() for figure in own}
     return "\n".join(lines), figures
 
 
