@@ -17,6 +17,7 @@ from rrjax.cli.paths import Paths
 from rrjax.cli.randomization import metadata_of, randomness
 from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, DataError, UsageError
+from rrjax.io.labels import MISSING
 from rrjax.io.metadata import MechanismRecord, Metadata
 from rrjax.io.rounds import MemoFile, Memos, head_of, letters_of, one_number, read_users
 from rrjax.io.rows import Values
@@ -25,7 +26,6 @@ from rrjax.mechanisms.table import names_in
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 from rrjax.reports import form
 from rrjax.reports.parameters import check_epsilon
-from rrjax.reports.reports import MISSING
 
 if TYPE_CHECKING:
     import jax

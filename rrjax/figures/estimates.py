@@ -111,7 +111,7 @@ def estimate_figure(
     left.set_ylim(top - 0.4, -0.6)
     left.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     canvas.set_share_ticks(left.xaxis)
-    # `found` may come from another criterion than the limits: the words name it.
+    # `discovered` may come from another criterion than the limits: the words name it.
     above = discovered is not None and limits is not None and np.array_equal(discovered, np.asarray(limits[0]) > 0)
     bold = "" if discovered is None else f";\nbold: {'its interval is' if above else 'significantly'} above zero"
     left.set_xlabel(f"share of users\n(blue band: ±2 standard errors of an empty category{bold})")

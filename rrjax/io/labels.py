@@ -19,6 +19,8 @@ from rrjax.io.source import Source, only_file
 
 Labels: TypeAlias = Domain | str | PathLike[str] | Iterable[Any]
 """A domain as an argument: a `Domain`, a text that `read_domain` reads, or the labels in their order."""
+MISSING = {"na", "n/a", "nan", "null", "none", "nil", "missing", "?", ".", "-", "–", "<na>", "#n/a"}
+"""Labels that often stand for a missing answer, in lower case."""
 _RANGE = re.compile(r"\s*([+-]?[0-9]+)\s*:\s*([+-]?[0-9]+)\s*")
 _TABLES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 

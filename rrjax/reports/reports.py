@@ -24,6 +24,7 @@ from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.database import spelling
 from rrjax.io.domain import Domain
+from rrjax.io.labels import MISSING
 from rrjax.io.read import CountedReports
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
     from rrjax.io.labels import Labels
 
-MISSING = {"na", "n/a", "nan", "null", "none", "nil", "missing", "?", ".", "-", "–", "<na>", "#n/a"}
-"""Labels that often stand for a missing answer, in lower case."""
 MOST_LISTED = 100_000
 """Categories up to which they are searched for such labels."""
 FALSE_ALARM = 0.01

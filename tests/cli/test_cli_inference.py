@@ -56,8 +56,8 @@ def test_figures_draw_intervals_that_hold_all_at_once_and_mark_by_them(invoke, m
     invoke.done(command, "r.csv", *READ, "--plot", "r.png")
     lower, upper = intervals(counts, 2.0, 0.95, simultaneous="bonferroni")
     np.testing.assert_allclose(drawn["limits"], (lower, upper), atol=1e-6)
-    assert drawn["found"].tolist() == (np.asarray(lower) > 0).tolist()
-    assert 0 < drawn["found"].sum() < len(counts)
+    assert drawn["discovered"].tolist() == (np.asarray(lower) > 0).tolist()
+    assert 0 < drawn["discovered"].sum() < len(counts)
     assert drawn["limits_label"].endswith("all at once")
 
 
