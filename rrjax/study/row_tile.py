@@ -20,7 +20,8 @@ from rrjax.estimators.in_rows import Collections, Errors, own_in_rows
 from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, repeat, take_at
 from rrjax.simulate.sampling.in_rows import Laws
-from rrjax.study.functions import decomposes, identity_of, metrics_of_seeds
+from rrjax.study.functions import decomposes, metrics_of_seeds
+from rrjax.study.identity import identity_of
 from rrjax.study.tile import Inputs, Outputs, Point, Shape, cells_of_tile, draw_in_rows
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from rrjax.study.arguments import (
     several,
     shape_in_words,
 )
-from rrjax.study.functions import identity_of
+from rrjax.study.identity import identity_of
 from rrjax.study.mechanisms import (
     JointCounts,
     OneDesign,
@@ -357,6 +357,8 @@ class Study:
         Args:
             seed: The study's random seed, an integer from 0.
             folder: Folder for finished batches (created if missing). After an interruption, a run continues from there.
+                Other settings, or functions with other code or objects, are another study; what functions read when
+                they run is not known, such as files, environment variables and `contextvars`: use another folder then.
             batch_size: Number of tiles of a device between two saves; by default about a second of work.
             memory: Limit for the results and the arrays of a batch on all devices together, bytes; by default 4 GiB on
                 a CPU, half of the memory of a GPU.

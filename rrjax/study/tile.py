@@ -33,7 +33,8 @@ from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.in_rows import TOGETHER, Laws, Users, collect_in_rows
 from rrjax.study.arguments import Configuration
-from rrjax.study.functions import build_mechanism, decomposes, identity_of, known_epsilon, measures_of
+from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
+from rrjax.study.identity import identity_of
 from rrjax.study.mechanisms import Collecting, JointCounts, estimate, of_seeds
 
 if TYPE_CHECKING:

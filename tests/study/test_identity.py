@@ -22,7 +22,7 @@ from refusals import refused
 
 import rrjax
 from rrjax.study import Study, StudyError
-from rrjax.study.functions import identity_of
+from rrjax.study.identity import identity_of
 
 _FACTOR = 1.0
 
@@ -188,7 +188,7 @@ STABLE = """
 import enum
 from collections import deque
 import numpy as np
-from rrjax.study.functions import identity_of
+from rrjax.study.identity import identity_of
 
 class Way(enum.Enum):
     A, B, C = "abc"

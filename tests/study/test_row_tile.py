@@ -9,7 +9,7 @@ import rrjax
 from rrjax.data.errors import StudyError
 from rrjax.estimators.catalogue import estimator_in_rows
 from rrjax.study import Study, runner, tile
-from rrjax.study.functions import identity_of
+from rrjax.study.identity import identity_of
 
 ALL = ["mle_star", "inv_p", "inv_n", "inv"]
 SMALL = {"num_users": [60, 5000], "epsilon": [1, 3.0], "zipf": [0.01, 1.3], "num_seeds": 12}
