@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ from rrjax.cli.reading import Files
 from rrjax.data.errors import ArgumentError, DataError, UsageError
 from rrjax.io.labels import MISSING
 from rrjax.io.metadata import MechanismRecord, Metadata
-from rrjax.io.rounds import MemoFile, Memos, head_of, letters_of, one_number, read_users
+from rrjax.io.rounds import MemoFile, Memos, head_of, letters_of, numbers_in, one_number, read_users
 from rrjax.io.rows import Values
 from rrjax.io.write import CODINGS, ROUND, Kept
 from rrjax.mechanisms.table import names_in
@@ -186,11 +187,13 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
             "users. If they are one, the user spends twice: write ids in one way."
         )
     before = {letters for name in absent if (letters := letters_of(name))}
-    if num_alike := sum(letters_of(name) in before for name in added):
+    # Numbers are others with a sign or a point.
+    beside = Counter(letters_of(name) for name in here if not numbers_in(name)) if added else Counter()
+    if num_alike := sum(letters in before or beside[letters] > 1 for name in added if (letters := letters_of(name))):
         others = form.number(num_alike, "new id differs", "new ids differ")
         warnings.append(
-            f"{others} from ids of the rounds before in capitals, blanks or signs alone. If they are the same users, "
-            "they spend ε∞ again: write ids in one way."
+            f"{others} from another id, of this round or of one before, in capitals, blanks or signs alone. If they "
+            "are the same users, they spend ε∞ again: write ids in one way."
         )
     if odd := sorted(name for name in here if name in files.source.missing or name.casefold() in MISSING):
         warnings.append(

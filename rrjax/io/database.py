@@ -89,6 +89,8 @@ def connect() -> Iterator[Connection]:
             # In a notebook without ipywidgets DuckDB refuses this setting, and shows no bar either.
             with contextlib.suppress(duckdb.InvalidInputException):
                 connection.execute("SET enable_progress_bar = false")
+            # A time is the same text, which may be a user's id, on machines of all time zones.
+            connection.execute("SET TimeZone = 'UTC'")
             # A name in SQL must not refer to a Python variable.
             connection.execute("SET python_enable_replacements = false")
             yield connection

@@ -34,6 +34,7 @@ _NUMBER = r"'?([+-]?([0-9]+([.,\u066b][0-9]*)?|[.,\u066b][0-9]+|[1-9]([.,][0-9]+
 show them, because eight digits of a hash may look like another one."""
 _IN_THOUSANDS = r"'?([+-]?[0-9]{1,3}([,. _'’ʼ\u066c][0-9]{2,3})*[,. _'’ʼ\u066c][0-9]{3})([.,\u066b][0-9]*)?"  # noqa: RUF001
 _PLAIN = r"0|-?[1-9][0-9]*"
+_TIME = r"(.*[0-9])[T ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*[1-9])?)\.?0*(?:Z|\+00(?::?00)?)?"
 INEXACT = "a number that was rounded: too large to be exact as a float, or without its last digits, as 1.2E+12"
 
 
@@ -80,7 +81,7 @@ def one_number(users: Iterable[str]) -> list[list[str]]:
         [['7', '007'], ['1e3', '1000', '1.000']]
     """
     names = dict.fromkeys(users)
-    odd = {name: numbers for name in names if not re.fullmatch(_PLAIN, name) and (numbers := _numbers_in(name))}
+    odd = {name: numbers for name in names if not re.fullmatch(_PLAIN, name) and (numbers := numbers_in(name))}
     if not odd:  # the usual case: no two are one number
         return []
     groups: dict[Decimal, list[str]] = {}
@@ -90,7 +91,7 @@ def one_number(users: Iterable[str]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _numbers_in(name: str) -> set[Decimal]:
+def numbers_in(name: str) -> set[Decimal]:
     """The numbers that a text may be: 1.000 may be one, or a thousand."""
     texts = [match[1]] if (match := re.fullmatch(_NUMBER, name)) else []
     if match := re.fullmatch(_IN_THOUSANDS, name):
@@ -99,13 +100,15 @@ def _numbers_in(name: str) -> set[Decimal]:
 
 
 def letters_of(name: str) -> str:
-    """The letters and digits of an id, without capitals, and of a time at midnight those of its day.
+    """The letters and digits of an id, without capitals; a time at midnight is its day, and UTC needs no zone.
 
     Example:
-        >>> letters_of("Ab-12 c"), letters_of("2024-01-02 00:00:00")
-        ('ab12c', '20240102')
+        >>> letters_of("Ab-12 c"), letters_of("2024-01-02 00:00:00"), letters_of("2024-01-02T10:30:00Z")
+        ('ab12c', '20240102', '20240102103000')
     """
-    return "".join(each for each in re.sub(r"[ T]00:00:00(\.0*)?$", "", name).casefold() if each.isalnum())
+    if time := re.fullmatch(_TIME, name):
+        name = time[1] if time[2] == "00:00:00" else time[1] + time[2]
+    return "".join(each for each in name.casefold() if each.isalnum())
 
 
 @contextmanager

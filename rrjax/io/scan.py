@@ -176,7 +176,7 @@ def selected(connection: Connection, source: Source, columns: Sequence[str]) -> 
     kept = [_alike([relation.column(name) for relation in relations])[1] for name in columns]
     if len(relations) == 1:  # columns of one type keep it, and their blanks
         (relation,) = relations
-        names = [name for name, _, _ in relation.columns]
+        names = [name for name, *_ in relation.columns]
         if source.file_format() != "transactions":
             kept = [[f"c{names.index(name)}"] for name in columns]
     return " UNION ALL ".join(
@@ -206,15 +206,28 @@ def check_header(chosen: Scan, is_answer: Callable[[str], bool]) -> None:
 def column_names(source: Source) -> list[str]:
     """The column names of the first file of a source."""
     with connect() as connection, explaining(source.files()):
-        return [name for name, _, _ in next(_relations(connection, source)).columns]
+        return [name for name, *_ in next(_relations(connection, source)).columns]
 
 
-def _alike(columns: list[tuple[str, Kind]]) -> tuple[Kind, list[str]]:
-    """The kind of a column in all relations (text if they differ) and its expressions of that kind."""
-    kinds: set[Kind] = {kind for _, kind in columns}
-    if len(kinds) == 1:
-        return kinds.pop(), [own for own, _ in columns]
-    return "text", [text(kind, own) for own, kind in columns]
+def _alike(columns: list[tuple[str, Kind, str]]) -> tuple[Kind, list[str]]:
+    """The kind of a column in all relations and its expressions of that kind: text where numbers would be cast.
+
+    DuckDB joins DECIMAL(38,0) and DECIMAL(10,2) as DECIMAL(38,0), which rounds, and UHUGEINT with others as less.
+    """
+    kinds = {kind for _, kind, _ in columns}
+    types = {type_name for _, _, type_name in columns}
+    if len(kinds) == 1 and (len(types) == 1 or not (kinds == {"number"} or "UHUGEINT" in types)):
+        return kinds.pop(), [own for own, _, _ in columns]
+    return "text", [_as_text(own, kind) for own, kind, _ in columns]
+
+
+def _as_text(own: str, kind: Kind) -> str:
+    # Data frames write a missing number as NaN, which is no text.
+    return (
+        text(kind, own)
+        if kind != "number"
+        else f"CASE WHEN NOT isnan(CAST({own} AS DOUBLE)) THEN {text(kind, own)} END"
+    )
 
 
 @dataclass(frozen=True)
@@ -223,8 +236,8 @@ class _Relation:
 
     files: tuple[str, ...]
     sql: str
-    columns: list[tuple[str, str, Kind]]
-    """Name, expression, kind."""
+    columns: list[tuple[str, str, Kind, str]]
+    """Name, expression, kind, and type in DuckDB."""
     unsure: bool = False
     """Whether the names come from a first line that may be confidential data instead of a header."""
     differs: bool = False
@@ -233,12 +246,12 @@ class _Relation:
     def error(self, problem: str, **attributes: Any) -> DataError:
         return DataError(f"{self.files[0]}: {problem}", file=self.files[0], **attributes)
 
-    def column(self, name: str) -> tuple[str, Kind]:
+    def column(self, name: str) -> tuple[str, Kind, str]:
         name = str(name)
         named = [column[1:] for column in self.columns if column[0] == name]
         if len(named) == 1:
             return named[0]
-        names = [label for label, _, _ in self.columns]
+        names = [label for label, *_ in self.columns]
         if named:
             raise self.equal_names(name)
         similar = [] if self.unsure else get_close_matches(name, names, n=1)
@@ -266,7 +279,7 @@ class _Relation:
         )
 
     def equal_names(self, name: str) -> DataError:
-        *places, last = (str(place) for place, (other, _, _) in enumerate(self.columns, start=1) if other == name)
+        *places, last = (str(place) for place, (other, *_) in enumerate(self.columns, start=1) if other == name)
         if self.unsure:  # the name may be a value
             return self.error(f"columns {', '.join(places)} and {last} seem to have the same name.{self.hidden}")
         return self.error(
@@ -281,12 +294,12 @@ def _reported(source: Source, relation: _Relation) -> str | None:
     if len(relation.columns) < 2:
         return None
     metadata = source.metadata()
-    names = [name for name, _, _ in relation.columns]
+    names = [name for name, *_ in relation.columns]
     return metadata.column if metadata is not None and metadata.column in names else None
 
 
 def _only_column(relation: _Relation, counts_column: str | None) -> str:
-    names = [name for name, _, _ in relation.columns if name != counts_column]
+    names = [name for name, *_ in relation.columns if name != counts_column]
     if len(names) == 1:
         return names[0]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -346,7 +359,7 @@ def _relations(connection: Connection, source: Source, others: Sequence[str] = (
 
 def _delimited(files: tuple[str, ...], names: tuple[str, ...], in_parts: bool, *form: Any) -> _Relation:
     sql = f"SELECT row_number() OVER () AS row, * FROM {_csv(files, len(names), *form, in_parts=in_parts)}"
-    return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text") for index, name in enumerate(names)])
+    return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text", "VARCHAR") for index, name in enumerate(names)])
 
 
 def _csv(files: Sequence[str], width: int, delimiter: str, header: bool, *, in_parts: bool) -> str:
@@ -460,16 +473,16 @@ def _schema(connection: Connection, file: str) -> list[tuple[str, str]]:
 def _typed(files: tuple[str, ...], schema: list[tuple[str, str]], read: str) -> _Relation:
     # Files of different types are not read together: DuckDB would cast, and round, the later ones to the types of the
     # first.
-    columns: list[tuple[str, str, Kind]] = []
+    columns: list[tuple[str, str, Kind, str]] = []
     for index, (name, type_name) in enumerate(schema):
         if type_name.removeprefix("U") in _INTEGERS:
-            columns.append((name, f"c{index}", "integer"))
+            columns.append((name, f"c{index}", "integer", type_name))
         elif type_name in _FLOATS or type_name.startswith("DECIMAL"):
-            columns.append((name, f"c{index}", "number"))
+            columns.append((name, f"c{index}", "number", type_name))
         elif _is_nested(type_name):
-            columns.append((name, f"c{index}", "nested"))
+            columns.append((name, f"c{index}", "nested", type_name))
         else:
-            columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text"))
+            columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text", "VARCHAR"))
     return _Relation(files, _numbered(len(schema), read), columns)
 
 
@@ -500,8 +513,8 @@ def _json_lines(connection: Connection, files: tuple[str, ...], wanted: set[str]
     _check_keys(connection, files, names)
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     read = f"read_json({file_list(files)}, {_JSON}, columns={{{types}}})"
-    columns: list[tuple[str, str, Kind]] = [
-        (name, _trimmed(f"c{index}"), "nested" if _is_nested(type_name) else "text")
+    columns: list[tuple[str, str, Kind, str]] = [
+        (name, _trimmed(f"c{index}"), "nested" if _is_nested(type_name) else "text", type_name)
         for index, (name, type_name) in enumerate(names.items())
     ]
     return _Relation(files, _numbered(len(names), read), columns)
@@ -538,4 +551,4 @@ def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
             "SELECT row, trim(item) AS item FROM (SELECT row, unnest(string_split(line, "
             f"{delimiter})) AS item FROM ({lines})) WHERE trim(item) <> ''"
         )
-    return _Relation(files, sql, [("item", "item", "text")])
+    return _Relation(files, sql, [("item", "item", "text", "VARCHAR")])

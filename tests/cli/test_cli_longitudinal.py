@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from pathlib import Path
 
 import duckdb
@@ -411,7 +412,8 @@ def test_one_user_in_every_form_of_unicode(week, one, form):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("one", "other_one"),
-    [("Ann@x", "ann@x"), ("a b", "a  b"), ("12ab-34cd", "12ab34cd"), ("2024-01-02", "2024-01-02 00:00:00")],
+    [("Ann@x", "ann@x"), ("a b", "a  b"), ("12ab-34cd", "12ab34cd"), ("2024-01-02", "2024-01-02 00:00:00")]
+    + [("2024-01-02T10:30:00Z", name) for name in ("2024-01-02 10:30:00", "2024-01-02T10:30:00.000+00:00")],
 )
 def test_ids_in_other_capitals_or_signs_are_told(week, one, other_one):
     warnings = []
@@ -420,6 +422,51 @@ def test_ids_in_other_capitals_or_signs_are_told(week, one, other_one):
         out = week.done(*other(9, f"r{len(warnings)}.parquet"))
         warnings.append(len(json.loads(out)["warnings"]))
     assert warnings == [1, 2, 1]  # of the simulation; those of round 3 are both known
+
+
+@pytest.mark.long
+def test_users_who_report_in_more_rounds_count_once(week):
+    """From the second day on the first half alone report, who are those of maps: 5/6 of the reports."""
+    for day in range(1, 6):
+        apps = np.repeat(["maps", "news"], 500)[: 1000 if day == 1 else 500]
+        io.write_table(f"day{day}.csv", {"id": np.arange(len(apps)).astype(str), "app": apps})
+        given = list(line(day))
+        given[given.index("4")], given[given.index("2")] = "6", "4"
+        week.done(*given)
+    days = [f"day{day}.parquet" for day in range(1, 6)]
+    found = {row["label"]: row for row in week.json("estimate", *days)["top"]}
+    assert found["maps"]["lower"] < 0.5 < found["maps"]["upper"]
+    assert abs(found["maps"]["all_rounds"] - 0.5) < 0.05  # weighted by reports .83
+    assert "lean towards the former" in " ".join(week.done("estimate", *days).split())
+    assert "lean" not in week.done("estimate", *days[1:])
+
+
+@pytest.mark.long
+def test_ids_of_one_round_in_other_capitals_or_signs_are_told(week):
+    Path("day9.csv").write_text("id,app\nb,maps\nann,maps\n7,maps\n-7,maps\n")
+    assert len(json.loads(week.done(*line(9)))["warnings"]) == 1  # of the simulation
+    Path("day9.csv").write_text("id,app\nb,maps\nann,maps\nAnn,maps\n")
+    assert len(json.loads(week.done(*other(9)))["warnings"]) == 2
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the time zone of a process cannot be set here")
+def test_times_are_the_same_users_in_every_time_zone(week, monkeypatch):
+    """Most are of winter, where London has UTC, so that a few would be new without a word."""
+    rows = "SELECT TIMESTAMPTZ '2024-01-15 12:00:00+00' + INTERVAL (i) MONTH AS id, 'maps' AS app FROM range(5) AS t(i)"
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"COPY ({rows}) TO 'day9.parquet'")
+    numbers = []
+    for place, zone in enumerate(("UTC", "Europe/London")):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        given = list(line(9, out=f"r{place}.parquet"))
+        given[1] = "day9.parquet"
+        numbers.append(json.loads(week.done(*given))["num_new_answers"])
+    monkeypatch.undo()
+    time.tzset()
+    assert numbers == [5, 0]
 
 
 @pytest.mark.long
