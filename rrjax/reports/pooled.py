@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rrjax.reports.reports import Reports
 
 FEW_USERS = 50
-"""Number of users at which a category's own excess of variance counts as much as the largest one that is possible."""
+"""Number of users at which a category's own variance counts as much as the largest one that is possible."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,30 +84,32 @@ def counts_of(part: Reports, shares: np.ndarray, weight: float) -> PartCounts:
     return PartCounts(part.num_reports * (q + d * shares), part.num_reports, q, d, weight)
 
 
-def of_rounds(parts: Sequence[Reports], protocol: Any, own: Sequence[np.ndarray], theta: np.ndarray) -> Unbiased:
-    """The mean of the rounds' inversions, weighted by their numbers of reports.
+def support_of_users(protocol: Any, own: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
+    """The mean support of each user's reports `[N, K]`, and the mean of one over their numbers.
 
-    The reports of a user depend on each other: the squares of the users' sums tell how much, of any protocol. `own` are
-    those of `reports_of_users`.
+    `own` are those of `reports_of_users`.
     """
-    sizes = np.asarray([each.num_reports for each in parts], float)
-    inversions = np.stack([np.asarray(rrjax.inv(*each.support_arguments), float) for each in parts])
-    shares, number = sizes @ inversions / sizes.sum(), sizes.sum()
-    rates, size = protocol.single_round.rates, len(theta)
+    support = np.concatenate([np.asarray(protocol.supports(each), float).mean(axis=1) for each in own])
+    return support, sum(each.shape[0] / each.shape[1] for each in own) / len(support)
+
+
+def of_users(support: np.ndarray, rates: Any, least: float, theta: np.ndarray) -> Unbiased:
+    """The mean over the users of the mean inversion of each one's reports: shares of users, however often they report.
+
+    The reports of a user depend on each other, in a way of each protocol: the spread of the users' means tells how
+    much. They are worth one at least, and their number at most: then the variance is `least` times that of one report
+    of each user. `support` and `least` are those of `support_of_users`.
+    """
     q, d = np.asarray(rates.q, float), np.asarray(rates.d, float)
-    support, squares, users = number * (q + d * shares), np.zeros(size), 0
-    most = sum(each.shape[0] * each.shape[1] ** 2 for each in own) / number  # as if all reports of a user were one
-    for reports in own:
-        sums = (np.asarray(protocol.supports(reports), float) - support / number).sum(axis=1) / d
-        squares, users = squares + (sums**2).sum(axis=0), users + len(sums)
-    independent = variance_of(PartCounts(support, number, q, d, 1.0), theta)
-    variances = squares / number**2 * users / max(users - 1, 1)
+    number, mean = len(support), support.mean(axis=0)
+    alone = variance_of(PartCounts(number * mean, number, q, d, 1.0), theta)
+    spread = support.var(axis=0) / d**2 / max(number - 1, 1) / alone
     # Few users with a support, or without one, tell little of it.
-    few = np.minimum(support, number - support) / most
-    known = np.clip(few / (few + FEW_USERS), 0, 1)
-    excess = np.clip(known * variances / independent + (1 - known) * most, 1, most)
+    few = number * np.minimum(mean, 1 - mean)
+    known = few / (few + FEW_USERS)
+    excess = np.clip(known * spread + (1 - known), least, 1)
     # As of so many independent reports.
-    return Unbiased(shares, [PartCounts(support / excess, number / excess, q, d, 1.0)])
+    return Unbiased((mean - q) / d, [PartCounts(number * mean / excess, number / excess, q, d, 1.0)])
 
 
 def posterior_means(mixture: Mixture, shares: np.ndarray, variance: float, num_users: int) -> np.ndarray:

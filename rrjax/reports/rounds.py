@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-import rrjax
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
 from rrjax.io.metadata import Metadata
 from rrjax.io.rounds import memos_of, reports_of_users, reports_per_user, users_of
@@ -19,7 +18,7 @@ from rrjax.mechanisms import PROTOCOLS
 from rrjax.mechanisms.surveys import groups
 from rrjax.reports import form
 from rrjax.reports.parts import Parts, PartShares
-from rrjax.reports.pooled import PooledEstimate, of_rounds, posterior_means
+from rrjax.reports.pooled import PooledEstimate, of_users, posterior_means, support_of_users
 from rrjax.reports.reports import Reports
 
 MOST_ROUNDS = 6
@@ -88,15 +87,16 @@ class Rounds(Parts):
         protocol = PROTOCOLS[record.name](**record.parameters)
         own = reports_of_users(sources, metadata, users)
         mixture = groups.mixture([protocol.mixture(each) for each in own])
-        number, single = sum(map(len, own)), protocol.single_round
-        shares = np.mean([rrjax.inv(*each.support_arguments) for each in self.parts.values()], axis=0)
-        # The permanent answers' variance stays in the average of the rounds; the rest of it is divided by their number.
-        kept, once = (
-            float(np.mean(type(single)(size, epsilon).rates.variance(1 / size)))
-            for epsilon in (protocol.epsilon, single.epsilon)
+        support, least = support_of_users(protocol, own)
+        number, rates = len(support), protocol.single_round.rates
+        shares = (support.mean(axis=0) - np.asarray(rates.q, float)) / np.asarray(rates.d, float)
+        # The permanent answers' variance stays in the mean of a user's reports; the rest is divided by their number.
+        once, kept = (
+            float(np.mean(type(protocol.single_round)(size, epsilon).rates.variance(1 / size)))
+            for epsilon in (protocol.single_round.epsilon, protocol.epsilon)
         )
-        theta = posterior_means(mixture, shares, kept + max(once - kept, 0) / (self.num_reports / number), number)
-        return PooledEstimate(theta, of_rounds([*self.parts.values()], protocol, own, theta), number)
+        theta = posterior_means(mixture, shares, kept + max(once - kept, 0) * least, number)
+        return PooledEstimate(theta, of_users(support, rates, least, theta), number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,8 +178,15 @@ class RoundShares(PartShares):
 
     @property
     def assumption(self) -> str:
-        number = len(self.loss.numbers)
-        return f"from all reports of each of {number:,} users together. It holds for users whose value did not change."
+        numbers = self.loss.numbers
+        users = f"each of {len(numbers):,} users"
+        told = f"from all reports of {users} together. It holds for users whose value did not change."
+        if numbers.min() == numbers.max():
+            return told
+        return told + (
+            " Each user counts once; where those of many reports hold other values than those of few, the estimates "
+            "lean towards the former, and the intervals do not."
+        )
 
     @property
     def sentences(self) -> list[str]:

@@ -11,7 +11,7 @@ import rrjax
 from rrjax import longitudinal
 from rrjax.inference.share_differences import PartCounts, share_limits
 from rrjax.mechanisms import RandomizedResponse
-from rrjax.reports.pooled import of_groups, of_rounds
+from rrjax.reports.pooled import of_groups, of_users, support_of_users
 
 pytestmark = pytest.mark.once  # reports compute in float64, whatever the setting
 LEVEL = 0.95
@@ -23,6 +23,11 @@ def group(rng, theta, epsilon, number):
     rates = mechanism.rates_by(np.expm1)
     counts = rng.multinomial(number, rates.q + rates.d * theta)
     return SimpleNamespace(support_arguments=(counts, epsilon), rates=rates, num_reports=number)
+
+
+def of_rounds(protocol, own, theta):
+    support, least = support_of_users(protocol, own)
+    return of_users(support, protocol.single_round.rates, least, theta)
 
 
 def held_in(collections, theta, *, simultaneous=False):
@@ -113,8 +118,7 @@ def test_users_whose_reports_are_all_alike_tell_no_more_than_they_are(users):
     protocol = longitudinal.LongitudinalRandomizedResponse(3, 9.0, 6.0)
     reports = np.ones((users, 2), int)
     with jax.enable_x64(True):
-        parts = [SimpleNamespace(support_arguments=(protocol.tally(reports[:, 0]), None), num_reports=users)] * 2
-        lower, upper = of_rounds(parts, protocol, [reports], np.full(3, 1 / 3)).limits(LEVEL)
+        lower, upper = of_rounds(protocol, [reports], np.full(3, 1 / 3)).limits(LEVEL)
     assert (upper - lower > 1 / (2 * users + 4)).all()
 
 
@@ -133,10 +137,7 @@ def test_few_users_with_many_rounds(users, rounds):
         memo = (rng.random(users) < 0.1) ^ (rng.random(users) > kept)
         reports = (memo[:, None] ^ (rng.random((users, rounds)) < flipped)).astype(int)
         with jax.enable_x64(True):
-            parts = [
-                SimpleNamespace(support_arguments=(protocol.tally(each), None), num_reports=users) for each in reports.T
-            ]
-            made.append(of_rounds(parts, protocol, [reports], theta))
+            made.append(of_rounds(protocol, [reports], theta))
     assert (covered(made, theta) > LEVEL - 4 * np.sqrt(LEVEL * (1 - LEVEL) / 300)).all()
 
 
@@ -180,10 +181,24 @@ def test_reports_of_users_in_several_rounds_depend_on_each_other(name):
             np.stack([each[half:most] for each in rounds[:2]], axis=1),
             np.stack([each[:half] for each in rounds], axis=1),
         ]
-        present = [rounds[0], rounds[1][:most], rounds[2][:half], rounds[3][:half]]
         with jax.enable_x64(True):
-            parts = [SimpleNamespace(support_arguments=(protocol.tally(x), None), num_reports=len(x)) for x in present]
-            made.append(of_rounds(parts, protocol, own, np.maximum(theta, 1e-3)))
+            made.append(of_rounds(protocol, own, np.maximum(theta, 1e-3)))
     proportions = covered(made, theta)
     assert (proportions > LEVEL - 4 * np.sqrt(LEVEL * (1 - LEVEL) / 300)).all()
     assert 0.93 < proportions.mean() < 0.985
+
+
+@pytest.mark.full
+def test_users_who_report_more_often_count_once():
+    """Those with the first value report five times, the others once. Weighted by reports its share is 5/6."""
+    protocol = longitudinal.LongitudinalRandomizedResponse(3, 6.0, 4.0)
+    values, made = np.repeat(np.arange(2, dtype=np.int32), 500), []
+    for seed in range(100):
+        memo = protocol.memoize(jax.random.key(seed), values)
+        rounds = [np.asarray(protocol.report(jax.random.key(1000 * seed + turn), memo)) for turn in range(1, 6)]
+        own = [np.stack(rounds, axis=1)[:500], rounds[0][500:, None]]
+        with jax.enable_x64(True):
+            made.append(of_rounds(protocol, own, np.array([0.5, 0.5, 1e-3])))
+    assert (covered(made, np.array([0.5, 0.5, 0])) > LEVEL - 4 * np.sqrt(LEVEL * (1 - LEVEL) / 100)).all()
+    shares = np.stack([each.shares for each in made])
+    assert (abs(shares.mean(axis=0) - [0.5, 0.5, 0]) < 4 * shares.std(axis=0) / np.sqrt(100)).all()
