@@ -148,7 +148,7 @@ def study(
     from rrjax.study import StudyError
 
     paths = files or []
-    folder = out or Path(f"rrjax-study-{Path((*paths, what)[0]).name.split('.')[0]}")
+    folder = out or Path(f"rrjax-study-{Path((*paths, what)[0]).name.strip('.').split('.')[0]}")
     with machine.together():
         try:
             check_wish(what, paths, wish, randomizer, reading)
@@ -216,7 +216,7 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
     if what == "quick":
         return [Job("study", dataclasses.replace(paper.quick(), **wish.changes), wish.seed or 0)]
     if what == "data":
-        label = Path(files.paths[0]).name.split(".")[0]
+        label = Path(files.paths[0]).name.strip(".").split(".")[0]
         chosen = randomizer if randomizer.mechanism is not None else None
         from rrjax.reports.parameters import check_true
         from rrjax.reports.reading import count_source

@@ -33,12 +33,11 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rrjax.data.categories import as_integer, check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.mechanisms import MechanismFactory, SupportMechanism
-from rrjax.numerics.special import quadrature_rule, stirling_series
+from rrjax.privacy.binomial_tails import cells, excess
 
 __all__ = ["central_delta", "central_epsilon", "local_epsilon"]
 
@@ -395,7 +394,8 @@ def upper_pair(epsilon: float, mechanism: SupportMechanism | None) -> Pair:
 def lower_pairs(epsilon: float, mechanism: SupportMechanism | None) -> list[Pair]:
     """Pairs whose divergence is a lower bound for some two neighbouring collections.
 
-    One user has either of two values, and all others one and the same value, so ω is the law of their reports.
+    One user has either of two values, and all others one and the same value, so ω is the law of their reports. Where
+    that is one of the two values, it matters which of them is P's.
     """
     e1 = math.expm1(epsilon)
     if mechanism is None:  # randomized response with three categories, all others have the third
@@ -410,10 +410,11 @@ def lower_pairs(epsilon: float, mechanism: SupportMechanism | None) -> list[Pair
             )
         rates = mechanism.rates_by(math.expm1)
         either = (rates.q, rates.not_q)
-        return [Pair(rates.d, either, either, (), 0.0)]
+        reverse = Pair(rates.d, (rates.not_p, rates.p), (rates.not_q, rates.q), (), 0.0)
+        return [Pair(rates.d, either, either, (), 0.0), reverse]
     one, other = overlap.one, overlap.one * (e1 + 1)
     silent = overlap.both + overlap.neither
-    pairs = [_pair(e1, one, (one, other), ((silent, silent),), silent)]
+    pairs = [_pair(e1, one, of_others, ((silent, silent),), silent) for of_others in ((one, other), (other, one))]
     if mechanism.num_categories > 2:
         pairs.append(_bystanders(e1, one, silent, overlap.bystander))
     return pairs
@@ -433,17 +434,8 @@ def _pair(e1, one, common, silent, remainder):
     return Pair(e1 * one, (one, (e1 + 1) * one), common, tuple(kind for kind in silent if min(kind) > 0), remainder)
 
 
-Numbers = NDArray[np.float64]
-
 NUM_CELLS = {0: (512,), 1: (96, 24), 2: (40, 12, 6)}
 """Numbers of cells of T and of each C, by the number of silent kinds. With fewer users nothing is rounded."""
-
-LOG_CUT = 40.0
-"""The integral ends where the integrand has fallen to e^−40."""
-
-_NODES, _WEIGHTS = quadrature_rule(32)
-_STIRLING_ERRORS = np.array([0.0] + [math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n for n in range(1, 32)])
-_STIRLING_ERRORS[1:] -= math.log(2 * math.pi) / 2
 
 
 class Pair(NamedTuple):
@@ -470,7 +462,7 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
         return 0.0
     slope = first_z + (pair.gain + pair.q[1] * e1) / pair.common[1]
     telling = sum(pair.common)
-    share = pair.common[0] / telling
+    share, rest = (one / telling for one in pair.common)  # of which the smaller one keeps its digits
     num_cells = NUM_CELLS[len(pair.silent)]
 
     value, bound, mass = _count_nodes(np.array(float(num_users)), telling, pair.remainder, num_cells[0], upper)
@@ -487,8 +479,9 @@ def divergence(num_users: int, pair: Pair, central_epsilon: float, *, upper: boo
     used = mass > 0
     trials, slack = np.broadcast_to(trials, mass.shape)[used], slack[used] / slope
     above_mean = np.floor(trials * share) + 1  # the threshold may be the mean itself
+    above_mean = np.minimum(above_mean, np.maximum(trials, 1))  # where a share of one less little was rounded
     k = np.maximum(trials - np.floor(slack), above_mean)
-    expected = float(slope * np.sum(mass[used] * excess(k, trials, share, slack - (trials - k))) / num_users)
+    expected = float(slope * np.sum(mass[used] * excess(k, trials, (share, rest), slack - (trials - k))) / num_users)
     if not upper:  # at least the divergence of one report alone
         return max(min(expected * (1 - margin), pair.gain - pair.q[0] * e1), 0.0)
     return min(expected * (1 + margin), pair.gain)  # at most the total variation
@@ -507,92 +500,3 @@ def _count_nodes(trials, weight, other, number, upper):
     width = high - low
     at_high = mass * np.where(width > 0, (mean - low) / np.where(width > 0, width, 1), 0)
     return tuple(np.concatenate(each, axis=-1) for each in ((low, high), (high, high), (mass - at_high, at_high)))
-
-
-def cells(trials: Numbers, chance: float, number: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Cells of 0 … n, narrow around the mass: their smallest and largest values, masses, and mean values.
-
-    Shapes are `[*s, number]`. A mass is from the nearer tail. The ends of an empty cell have no meaning.
-    """
-    trials = trials[..., None]
-    if chance in (0, 1):
-        sure = trials * chance
-        return sure, sure, np.ones_like(sure), sure
-    mean, deviation = trials * chance, np.sqrt(trials * (chance * (1 - chance)))
-    around_mean = np.ceil(mean + deviation * 2 * np.sinh(np.linspace(-2.1, 2.1, number + 1)))
-    around_mean[..., 0] = 0
-    few = (trials < number) | (mean + 8 * deviation < number)
-    edges = np.where(few, np.arange(number + 1.0), np.maximum(around_mean, 0))
-    edges[..., -1] = np.inf
-    edges = np.minimum(edges, trials + 1)
-    # P(X < edge), as a tail of failures, where the edge is at most the mean, else P(X ≥ edge).
-    below = edges <= mean
-    tail = upper_tail(np.where(below, trials - edges + 1, edges), trials, np.where(below, 1 - chance, chance))
-    left, right = tail[..., :-1], tail[..., 1:]
-    mass = np.where(below[..., 1:], right - left, np.where(below[..., :-1], 1 - left - right, left - right))
-    inside = (edges >= 1) & (edges <= trials)
-    moment = _pmf(np.where(inside, edges, 1), np.maximum(trials, 1), chance) * np.where(inside, edges, 0) * (1 - chance)
-    low, high = edges[..., :-1], edges[..., 1:] - 1
-    mass = np.where(high < low, 0, np.maximum(mass, 0))
-    shift = -np.diff(moment, axis=-1) / np.where(mass > 0, mass, 1)
-    high = np.maximum(high, low)
-    return low, high, mass, np.clip(mean + shift, low, high)
-
-
-def excess(k: Numbers, trials: Numbers, chance: Numbers | float, gap: Numbers) -> Numbers:
-    """E(X − κ)₊ for a binomial X and a threshold κ of at least nθ: E(X − k)₊ + (k − κ)·P(X ≥ k)."""
-    inside = k <= trials
-    k, trials = np.where(inside, k, 1.0), np.where(inside, trials, 1.0)
-    length = _integral(k, trials - k, chance)
-    # Cancellation leaves one part in the squared number of standard deviations.
-    excess_of_k = np.where(k < trials, np.maximum((1 - chance) - (k - trials * chance) * length, 0), 0)
-    return np.where(inside, _pmf(k, trials, chance) * k * (excess_of_k + gap * length), 0)
-
-
-def upper_tail(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
-    """P(X ≥ k) for k above the mean, at least one; zero for k > n."""
-    inside = k <= trials
-    k, trials, chance = np.where(inside, k, 1.0), np.where(inside, trials, 1.0), np.where(inside, chance, 0.5)
-    tail = _pmf(k, trials, chance) * k * _integral(k, trials - k, chance)
-    return np.where(inside, np.minimum(tail, 1), 0)
-
-
-def _pmf(k: Numbers, trials: Numbers, chance: Numbers | float) -> Numbers:
-    """P(X = k) for k ≥ 1, by the saddle point: the terms of the exponent do not cancel."""
-    failures = trials - k
-    distance = k - trials * chance
-    some = np.where(failures > 0, failures, 1.0)
-    up, down = distance / (trials * chance), -distance / (trials * (1 - chance))
-    log_up, log_down = np.log1p(up), np.log1p(np.where(failures > 0, down, 0))
-    # n·KL(k/n‖θ); near the mean from the squared distance and log(1 + x) − x.
-    near_mean = distance * (up - down) + k * (log_up - up) + failures * (log_down - down)
-    divergence = np.where(up < 1, near_mean, k * log_up + failures * log_down)
-    shape = np.sqrt(trials / (2 * math.pi * k * some))
-    inside = shape * np.exp(_stirling_error(trials) - _stirling_error(k) - _stirling_error(some) - divergence)
-    return np.where(failures > 0, inside, np.exp(k * np.log(chance)))
-
-
-def _stirling_error(whole: Numbers) -> Numbers:
-    series = stirling_series(1 / (whole * whole)) / whole
-    return np.where(whole < 32, _STIRLING_ERRORS[np.minimum(whole, 31).astype(int)], series)
-
-
-def _integral(k: Numbers, failures: Numbers, chance: Numbers | float) -> Numbers:
-    """∫ exp(g) over v > 0."""
-    odds = chance / (1 - chance)
-    slope = k - failures * odds
-    curvature = failures * odds * (1 + odds)
-    end = 2 * LOG_CUT / (slope + np.sqrt(slope**2 + 2 * curvature * LOG_CUT))
-
-    def g(v: Numbers) -> Numbers:
-        rise = odds * -np.expm1(-v)
-        return -slope * v + failures * (np.log1p(rise) - rise - odds * (np.expm1(-v) + v))
-
-    # g is concave, so a Newton step ends beyond the solution of g = −LOG_CUT.
-    for _ in range(3):
-        decay = np.exp(-end)
-        end = end - (g(end) + LOG_CUT) / (-k + failures * odds * decay / (1 + odds * (1 - decay)))
-    total = np.zeros_like(end)
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-        total += weight * np.exp(g(end * node))
-    return end * total

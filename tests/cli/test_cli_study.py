@@ -125,11 +125,11 @@ def test_a_study_of_ones_own(own, tmp_path, cache):
 @pytest.mark.usefixtures("quick_processes")
 def test_a_file_of_true_values(tmp_path, cache):
     values = np.repeat(np.arange(20), np.arange(20, 0, -1))
-    (tmp_path / "values.csv").write_text("\n".join(["page", *map(str, values)]))
+    (tmp_path / ".values.csv").write_text("\n".join(["page", *map(str, values)]))  # of which the point is no part
     out = tmp_path / "out"
     arguments = [
         "data",
-        tmp_path / "values.csv",
+        tmp_path / ".values.csv",
         "--column",
         "page",
         "--domain",
