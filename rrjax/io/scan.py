@@ -214,7 +214,7 @@ def _alike(columns: list[tuple[str, Kind, str]]) -> tuple[Kind, list[str]]:
 
     DuckDB joins DECIMAL(38,0) and DECIMAL(10,2) as DECIMAL(38,0), which rounds, and UHUGEINT with others as less.
     """
-    kinds = {kind for _, kind, _ in columns}
+    kinds: set[Kind] = {kind for _, kind, _ in columns}
     types = {type_name for _, _, type_name in columns}
     if len(kinds) == 1 and (len(types) == 1 or not (kinds == {"number"} or "UHUGEINT" in types)):
         return kinds.pop(), [own for own, _, _ in columns]

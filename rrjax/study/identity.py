@@ -154,16 +154,17 @@ def _layer(function: Any) -> tuple[Any, list[Any]] | None:
         return function.func, [function.args, sorted(function.keywords.items())]
     if isinstance(function, types.MethodType):
         return function.__func__, [function.__self__]
-    if isinstance(function, type) or not hasattr(function, "__wrapped__") or not _of_library(_home_of(function)):
+    inner = getattr(function, "__wrapped__", None)
+    if isinstance(function, type) or inner is None or not _of_library(_home_of(function)):
         return None
     if hasattr(function, "registry"):  # of `functools.singledispatch`, beside a cache
-        return function.__wrapped__, [function.registry]
+        return inner, [function.registry]
     if not isinstance(function, types.FunctionType):  # such as `jax.jit` and `jax.custom_jvp`
         state = {name: value for name, value in (_state(function) or {}).items() if not name.startswith("__")}
-        return function.__wrapped__, [type(function).__qualname__, state]
+        return inner, [type(function).__qualname__, state]
     if _home_of(function).split(".")[0] in _STANDARD or _can_be_imported(function):
-        return function.__wrapped__, []
-    return function.__wrapped__, [function.__code__.co_qualname, list(_held(function))]  # such as `jax.grad`
+        return inner, []
+    return inner, [function.__code__.co_qualname, list(_held(function))]  # such as `jax.grad`
 
 
 def _of_function(function: types.FunctionType) -> list[Any]:
