@@ -106,6 +106,8 @@ def letters_of(name: str) -> str:
         >>> letters_of("Ab-12 c"), letters_of("2024-01-02 00:00:00"), letters_of("2024-01-02T10:30:00Z")
         ('ab12c', '20240102', '20240102103000')
     """
+    if name.isalnum():  # the usual case
+        return name.casefold()
     if time := re.fullmatch(_TIME, name):
         name = time[1] if time[2] == "00:00:00" else time[1] + time[2]
     return "".join(each for each in name.casefold() if each.isalnum())
