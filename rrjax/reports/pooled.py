@@ -16,7 +16,7 @@ import numpy as np
 
 import rrjax
 from rrjax.data.mixture import Mixture
-from rrjax.data.tally import Tally
+from rrjax.data.tally import Tally, num_tests, support_data
 from rrjax.inference.share_differences import PartCounts, share_limits
 from rrjax.reports.parameters import LARGEST_EPSILON, SMALLEST_EPSILON
 
@@ -35,6 +35,8 @@ class Unbiased:
     """`[K]`, which may be negative."""
     parts: Sequence[PartCounts]
     """The support counts that they are made from."""
+    num_tests: int
+    """As of `rrjax.data.tally.num_tests`."""
 
     def standard_error(self, theta: np.ndarray) -> np.ndarray:
         """`[K]`, of the unbiased shares at these true ones."""
@@ -42,9 +44,7 @@ class Unbiased:
 
     def limits(self, level: float, *, simultaneous: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The true shares of which the reports are not in a tail, `[K]` each; NaN where no share explains them."""
-        size = len(self.shares)
-        num_tests = size if size > 2 else 1  # two shares add up to one
-        return share_limits(self.parts, level, num_tests, simultaneous=simultaneous)
+        return share_limits(self.parts, level, self.num_tests, simultaneous=simultaneous)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,8 @@ def of_groups(parts: Sequence[Reports], theta: np.ndarray) -> Unbiased:
     weights = 1 / np.maximum([variance_of(each, theta) for each in counts], 1e-300)
     weights /= weights.sum(axis=0)
     weighted = [each._replace(weight=weight) for each, weight in zip(counts, weights, strict=True)]
-    return Unbiased((weights * shares).sum(axis=0), weighted)
+    tests = int(num_tests(*(support_data(*each.support_arguments) for each in parts)))
+    return Unbiased((weights * shares).sum(axis=0), weighted, tests)
 
 
 def counts_of(part: Reports, shares: np.ndarray, weight: float) -> PartCounts:
@@ -109,7 +110,9 @@ def of_users(support: np.ndarray, rates: Any, least: float, theta: np.ndarray) -
     known = few / (few + FEW_USERS)
     excess = np.clip(known * spread + (1 - known), least, 1)
     # As of so many independent reports.
-    return Unbiased((mean - q) / d, [PartCounts(number * mean / excess, number / excess, q, d, 1.0)])
+    counts = PartCounts(number * mean / excess, number / excess, q, d, 1.0)
+    one = len(theta) == 2 and np.allclose(support.sum(axis=1), 1) and np.allclose(2 * q + d, 1)
+    return Unbiased((mean - q) / d, [counts], 1 if one else len(theta))
 
 
 def posterior_means(mixture: Mixture, shares: np.ndarray, variance: float, num_users: int) -> np.ndarray:

@@ -9,19 +9,25 @@ from scipy import stats
 
 import rrjax
 from rrjax import longitudinal
+from rrjax.data.tally import Tally
 from rrjax.inference.share_differences import PartCounts, share_limits
-from rrjax.mechanisms import RandomizedResponse
+from rrjax.mechanisms import RandomizedResponse, SymmetricUnaryEncoding
 from rrjax.reports.pooled import of_groups, of_users, support_of_users
 
 pytestmark = pytest.mark.once  # reports compute in float64, whatever the setting
 LEVEL = 0.95
 
 
-def group(rng, theta, epsilon, number):
+def group(rng, theta, epsilon, number, kind=RandomizedResponse):
     """The counts of a group, as its reports have them."""
-    mechanism = RandomizedResponse(len(theta), epsilon)
+    mechanism = kind(len(theta), epsilon)
     rates = mechanism.rates_by(np.expm1)
-    counts = rng.multinomial(number, rates.q + rates.d * theta)
+    if kind is RandomizedResponse:
+        counts = rng.multinomial(number, rates.q + rates.d * theta)
+    else:
+        counts = rng.binomial(number, rates.q + rates.d * theta)
+        support = Tally(counts, number, rates=mechanism.rates)
+        return SimpleNamespace(support_arguments=(support, None), rates=rates, num_reports=number)
     return SimpleNamespace(support_arguments=(counts, epsilon), rates=rates, num_reports=number)
 
 
@@ -35,7 +41,8 @@ def held_in(collections, theta, *, simultaneous=False):
     size, every = len(theta), zip(*(each.parts for each in collections), strict=True)
     fields = [zip(*((np.broadcast_to(field, size) for field in one) for one in part), strict=True) for part in every]
     parts = [PartCounts(*map(np.concatenate, of_part)) for of_part in fields]
-    lower, upper = (ends.reshape(-1, size) for ends in share_limits(parts, LEVEL, size, simultaneous=simultaneous))
+    every = share_limits(parts, LEVEL, collections[0].num_tests, simultaneous=simultaneous)
+    lower, upper = (ends.reshape(-1, size) for ends in every)
     assert ((lower <= upper) | np.isnan(lower)).all()
     first = collections[0].limits(LEVEL, simultaneous=simultaneous)
     np.testing.assert_allclose((lower[0], upper[0]), first, atol=1e-7)
@@ -99,6 +106,30 @@ def test_simultaneous_intervals_hold_all_shares_where_counts_are_small(epsilons)
         ]
     held = held_in(made, theta, simultaneous=True).all(axis=1)
     assert np.mean(held) > LEVEL - 4 * np.sqrt(LEVEL * (1 - LEVEL) / 300)
+
+
+@pytest.mark.full
+def test_two_support_counts_that_are_separate_data_are_two_tests():
+    """Those of unary encoding; as one test, the intervals held both in .90 of 4,000 collections."""
+    theta, rng = np.array([0.7, 0.3]), np.random.default_rng(7)
+    with jax.enable_x64(True):
+        made = [
+            of_groups([group(rng, theta, each, 1000, SymmetricUnaryEncoding) for each in (1.0, 2.0)], theta)
+            for _ in range(1000)
+        ]
+        assert of_groups([group(rng, theta, each, 1000) for each in (1.0, 2.0)], theta).num_tests == 1
+    held = held_in(made, theta, simultaneous=True).all(axis=1)
+    assert np.mean(held) > LEVEL - 4 * np.sqrt(LEVEL * (1 - LEVEL) / 1000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "tests"), [("RandomizedResponse", 1), ("UnaryEncoding", 2), ("LocalHashing", 2)])
+def test_rounds_of_two_categories(name, tests):
+    protocol = getattr(longitudinal, f"Longitudinal{name}")(2, 3.0, 1.0)
+    memo = protocol.memoize(jax.random.key(0), np.arange(300, dtype=np.int32) % 2)
+    reports = np.stack([np.asarray(protocol.report(jax.random.key(turn), memo)) for turn in (1, 2)], axis=1)
+    with jax.enable_x64(True):
+        assert of_rounds(protocol, [reports], np.full(2, 0.5)).num_tests == tests
 
 
 def test_weights_are_those_of_the_precisions():
