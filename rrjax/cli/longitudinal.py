@@ -187,9 +187,11 @@ def _check_ids(users: np.ndarray, known: set[str], files: Files, how: Rounds, nu
             "users. If they are one, the user spends twice: write ids in one way."
         )
     before = {letters for name in absent if (letters := letters_of(name))}
-    # Numbers are others with a sign or a point.
-    beside = Counter(letters_of(name) for name in here if not numbers_in(name)) if added else Counter()
-    if num_alike := sum(letters in before or beside[letters] > 1 for name in added if (letters := letters_of(name))):
+    # Within a round numbers are others with a sign or a point.
+    letters_here = {name: letters_of(name, numbers=True) for name in here if not numbers_in(name)} if added else {}
+    beside = Counter(filter(None, letters_here.values()))
+    alike_here = {name for name in added if beside[letters_here.get(name, "")] > 1}
+    if num_alike := sum(name in alike_here or letters_of(name) in before for name in added):
         others = form.number(num_alike, "new id differs", "new ids differ")
         warnings.append(
             f"{others} from another id, of this round or of one before, in capitals, blanks or signs alone. If they "

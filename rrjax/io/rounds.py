@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,18 +100,27 @@ def numbers_in(name: str) -> set[Decimal]:
     return {Decimal(re.sub("[,\u066b]", ".", text)) for text in texts}
 
 
-def letters_of(name: str) -> str:
+def letters_of(name: str, *, numbers: bool = False) -> str:
     """The letters and digits of an id, without capitals; a time at midnight is its day, and UTC needs no zone.
+
+    With `numbers`, those with a sign between them are several: of a household and a person 1-12 and 11-2 are two.
 
     Example:
         >>> letters_of("Ab-12 c"), letters_of("2024-01-02 00:00:00"), letters_of("2024-01-02T10:30:00Z")
         ('ab12c', '20240102', '20240102103000')
+        >>> letters_of("A 1-12", numbers=True)
+        'a1-12'
     """
     if name.isalnum():  # the usual case
         return name.casefold()
     if time := re.fullmatch(_TIME, name):
-        name = time[1] if time[2] == "00:00:00" else time[1] + time[2]
-    return "".join(each for each in name.casefold() if each.isalnum())
+        name = time[1] if time[2] == "00:00:00" else time[1] + " " + time[2]
+    parts = re.split(r"(?<=[0-9])[\W_]+(?=[0-9])", name) if numbers else [name]
+    return "-".join("".join(filter(_is_letter, each.casefold())) for each in parts)
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character)[0] == "M"  # vowels of some scripts are marks
 
 
 @contextmanager

@@ -210,24 +210,33 @@ def column_names(source: Source) -> list[str]:
 
 
 def _alike(columns: list[tuple[str, Kind, str]]) -> tuple[Kind, list[str]]:
-    """The kind of a column in all relations and its expressions of that kind: text where numbers would be cast.
+    """The kind of a column in all relations and its expressions of that kind: text if no type of numbers has them all.
 
-    DuckDB joins DECIMAL(38,0) and DECIMAL(10,2) as DECIMAL(38,0), which rounds, and UHUGEINT with others as less.
+    DuckDB would join DECIMAL(38,0) and DECIMAL(10,2) as the former, DECIMAL and FLOAT as FLOAT, which round, and
+    UHUGEINT with others as less.
     """
     kinds: set[Kind] = {kind for _, kind, _ in columns}
     types = {type_name for _, _, type_name in columns}
+    if kinds == {"number"} and len(types) > 1 and (joint := _joint_type(types)) is not None:
+        return "number", [f"CAST({own} AS {joint})" for own, _, _ in columns]
     if len(kinds) == 1 and (len(types) == 1 or not (kinds == {"number"} or "UHUGEINT" in types)):
         return kinds.pop(), [own for own, _, _ in columns]
-    return "text", [_as_text(own, kind) for own, kind, _ in columns]
+    texts = [(text(kind, own), kind) for own, kind, _ in columns]
+    # Data frames write a missing number as NaN, which is no text. (`isnan` is false of some that Parquet files hold.)
+    texts = [f"nullif({one}, 'nan')" if kind == "number" else one for one, kind in texts]
+    if kinds == {"number"}:  # decimals of several scales, of which 1.50 is 1.5
+        texts = [rf"regexp_replace({one}, '(\.[0-9]*[1-9])0+$', '\1')" for one in texts]
+    return "text", texts
 
 
-def _as_text(own: str, kind: Kind) -> str:
-    # Data frames write a missing number as NaN, which is no text.
-    return (
-        text(kind, own)
-        if kind != "number"
-        else f"CASE WHEN NOT isnan(CAST({own} AS DOUBLE)) THEN {text(kind, own)} END"
-    )
+def _joint_type(types: Iterable[str]) -> str | None:
+    """The type that holds the numbers of these types of DECIMAL, FLOAT and DOUBLE exactly, or None."""
+    decimals = [tuple(map(int, re.findall("[0-9]+", each))) for each in types if each.startswith("DECIMAL")]
+    if not {*_FLOATS}.isdisjoint(types):
+        return "DOUBLE" if all(digits <= 15 for digits, _ in decimals) else None
+    scale = max(each for _, each in decimals)
+    digits = scale + max(digits - each for digits, each in decimals)
+    return f"DECIMAL({digits},{scale})" if digits <= 38 else None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""The functions of a study: mechanisms, estimators and metrics, traced before any work, and what tells them apart."""
+"""The functions of a study: mechanisms, estimators and metrics, how it calls them, traced before any work."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -85,12 +85,9 @@ def build_mechanism(
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally | JointCounts:
     """The tally (or joint counts) of a mechanism's collections, with abstract arrays; a ValueError if not of K."""
-
-    def collect(key, true_counts, epsilon):
-        return build_mechanism(factory, num_categories, epsilon, known).collect(key, true_counts)
-
     true_counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     key = jax.eval_shape(jax.random.key, 0)
+    collect = partial(_collected, factory, num_categories, known)
     tally = jax.eval_shape(collect, key, true_counts, jax.ShapeDtypeStruct((), float_dtype()))
     if isinstance(tally, JointCounts):
         return tally
@@ -100,48 +97,83 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
     return tally
 
 
-def check_functions(study: Study, num_categories: int) -> None:
-    """Checks the mechanisms, estimators and metrics of a study by tracing them."""
+class Call(NamedTuple):
+    """How a study calls a function, with abstract arguments."""
+
+    argument: str
+    """`"estimators"`, `"metrics"` or `"mechanism"`."""
+    label: str
+    function: Callable[..., Any]
+    given: tuple[Any, ...]
+    words: str
+    """What it is given, for a message."""
+
+
+def calls_of(study: Study, num_categories: int, mechanisms: Iterable[str] | None = None) -> Iterator[Call]:
+    """All calls of the study's functions for one K; of its mechanisms, by default all."""
     counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
+    theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
     epsilon = jax.ShapeDtypeStruct((), float_dtype())
     key = jax.eval_shape(jax.random.key, 0)
     collections: dict[str, tuple[Any, Any]] = {f"counts [{num_categories}]": (counts, epsilon)}
     if study.mechanism is not None:
-        tallies = {
-            label: abstract_tally(factory, num_categories, known_epsilon(label, factory, num_categories, study.epsilon))
-            for label, factory in study.mechanism.items()
-        }
+        tallies = {}
+        for label in study.mechanism if mechanisms is None else mechanisms:
+            factory = study.mechanism[label]
+            known = known_epsilon(label, factory, num_categories, study.epsilon)
+            tallies[label] = abstract_tally(factory, num_categories, known)
+            yield Call(
+                "mechanism", label, partial(_collected, factory, num_categories, known), (key, counts, epsilon), ""
+            )
         # Most mechanisms have tallies of the same abstract arrays, which are traced once.
         distinct = {str(jax.tree.flatten(tally)): (label, tally) for label, tally in reversed(tallies.items())}
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
     for words, given in collections.items():
         for label, estimator in study.estimators.items():
-            _check_estimator(label, partial(estimate, estimator), (num_categories,), words, (key, *given))
-        theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
+            yield Call("estimators", label, partial(estimate, estimator), (key, *given), words)
         for label, measure in zip(metrics_of_seeds(study), measures_of(study), strict=True):
-            try:
-                value = jax.eval_shape(measure, theta, theta, *given)
-            except Exception as error:
-                raise refusal("metrics", f"metric {label!r} failed under jax.jit: {_words_of(error)}", label) from error
-            if getattr(value, "shape", None) != ():
-                raise refusal(
-                    "metrics", f"metric {label!r} must return a scalar, it returned {_returned(value)}", label
-                )
+            yield Call("metrics", label, measure, (theta, theta, *given), words)
+
+
+def calls_in_rows(study: Study) -> Iterator[Call]:
+    """The calls of what estimators of one's own say that they are in rows."""
+    of_each = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4,), float_dtype())
+    counts = jax.ShapeDtypeStruct((4, WIDTH), jnp.int32)
+    for label, estimator in study.estimators.items():
+        if (own := own_in_rows(estimator)) is not None:
+            yield Call("estimators", label, partial(_computed_in_rows, own), (counts, *of_each), "counts in rows")
+
+
+def _collected(factory, num_categories, known, key, true_counts, epsilon):
+    return build_mechanism(factory, num_categories, epsilon, known).collect(key, true_counts)
+
+
+def _computed_in_rows(own, counts, num_users, epsilon):
+    return own(Collections.of(Rows(4, jnp.int32(2), jnp.int32(3)), counts, num_users, epsilon))
+
+
+def check_functions(study: Study, num_categories: int) -> None:
+    """Checks the mechanisms, estimators and metrics of a study by tracing them."""
+    for argument, label, function, given, words in calls_of(study, num_categories):
+        if argument == "estimators":
+            _check_estimator(label, function, (num_categories,), words, given)
+        elif argument == "metrics":
+            _check_metric(label, function, given)
 
 
 def check_in_rows(study: Study) -> None:
     """Checks what estimators of one's own say that they are in rows, in the same way."""
-    of_each = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4,), float_dtype())
-    for label, estimator in study.estimators.items():
-        own = own_in_rows(estimator)
-        if own is None:
-            continue
+    for _, label, function, given, words in calls_in_rows(study):
+        _check_estimator(f"{label}.in_rows", function, given[0].shape, words, given)
 
-        def computed(counts, num_users, epsilon, own=own):
-            return own(Collections.of(Rows(4, jnp.int32(2), jnp.int32(3)), counts, num_users, epsilon))
 
-        counts = jax.ShapeDtypeStruct((4, WIDTH), jnp.int32)
-        _check_estimator(f"{label}.in_rows", computed, counts.shape, "counts in rows", (counts, *of_each))
+def _check_metric(label: str, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    try:
+        value = jax.eval_shape(function, *given)
+    except Exception as error:
+        raise refusal("metrics", f"metric {label!r} failed under jax.jit: {_words_of(error)}", label) from error
+    if getattr(value, "shape", None) != ():
+        raise refusal("metrics", f"metric {label!r} must return a scalar, it returned {_returned(value)}", label)
 
 
 def _check_estimator(

@@ -21,7 +21,7 @@ from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, repeat, take_at
 from rrjax.simulate.sampling.in_rows import Laws
 from rrjax.study.functions import decomposes, metrics_of_seeds
-from rrjax.study.identity import identity_of
+from rrjax.study.identity import identities_of
 from rrjax.study.tile import Inputs, Outputs, Point, Shape, cells_of_tile, draw_in_rows
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ class RowTile:
 
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
-        # Functions by id, because not all can be hashed, and by their contents, which may change.
-        functions = ((id(f), identity_of(f)) if own_in_rows(f) else f.__name__ for f in self._functions)
+        functions = identities_of(self.study, ())["estimators"].values()  # in rows alone
         metrics = metrics_of_seeds(self.study)
         return "study in rows", tuple(functions), tuple(metrics), dataclasses.astuple(self.sizes)
 

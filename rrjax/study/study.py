@@ -42,7 +42,7 @@ from rrjax.study.arguments import (
     several,
     shape_in_words,
 )
-from rrjax.study.identity import identity_of
+from rrjax.study.identity import identities_of
 from rrjax.study.mechanisms import (
     JointCounts,
     OneDesign,
@@ -320,8 +320,9 @@ class Study:
                 for name in labelled
             }
 
+        functions = identities_of(self, self.num_categories)
         description = {
-            "estimators": {label: identity_of(f) for label, f in self.estimators.items()},
+            "estimators": functions["estimators"],
             "num_categories": self.num_categories,
             "num_users": self.num_users,
             "epsilon": self.epsilon,
@@ -330,10 +331,10 @@ class Study:
             "users": digests(self.users),
             "num_seeds": self.num_seeds,
             "estimand": self.estimand,
-            "metrics": {label: identity_of(f) for label, f in self.metrics.items()},
+            "metrics": functions["metrics"],
         }
         if self.mechanism is not None:
-            description["mechanism"] = {label: identity_of(f) for label, f in self.mechanism.items()}
+            description["mechanism"] = functions["mechanism"]
         return json.loads(json.dumps(description))
 
     def run(
@@ -357,8 +358,8 @@ class Study:
         Args:
             seed: The study's random seed, an integer from 0.
             folder: Folder for finished batches (created if missing). After an interruption, a run continues from there.
-                Other settings, or functions with other code or objects, are another study; what functions read when
-                they run is not known, such as files, environment variables and `contextvars`: use another folder then.
+                Other settings, or functions that compute something else, are another study; so is one whose functions
+                call Python when they run, as by `jax.pure_callback`.
             batch_size: Number of tiles of a device between two saves; by default about a second of work.
             memory: Limit for the results and the arrays of a batch on all devices together, bytes; by default 4 GiB on
                 a CPU, half of the memory of a GPU.

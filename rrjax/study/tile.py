@@ -34,7 +34,7 @@ from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.in_rows import TOGETHER, Laws, Users, collect_in_rows
 from rrjax.study.arguments import Configuration
 from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
-from rrjax.study.identity import identity_of
+from rrjax.study.identity import identities_of
 from rrjax.study.mechanisms import Collecting, JointCounts, estimate, of_seeds
 
 if TYPE_CHECKING:
@@ -271,7 +271,9 @@ def draw_again(
     if configuration.mechanism is None:
         return draw_randomized(point, jnp.uint32(number))
     shape = Shape.of(study, size, jax.default_backend(), configuration.mechanism)
-    return _draw_traced(_Program(Tile(study, shape).identity(), study, shape), point, jnp.uint32(number))
+    drawn = identities_of(study, [size], (configuration.mechanism,), ("mechanism",))["mechanism"]
+    identity = study.estimand, study.users is None, size, shape.known_epsilon, drawn[configuration.mechanism]
+    return _draw_traced(_Program(identity, study, shape), point, jnp.uint32(number))
 
 
 _drawn_separately = jax.jit(draw_separately, static_argnums=(1, 4))
@@ -322,13 +324,11 @@ class Tile:
 
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
-        # Functions by id, because not all can be hashed, and by their contents, which may change.
-        functions = *self.study.estimators.items(), *self.study.metrics.items()
-        common = tuple((label, id(f), identity_of(f)) for label, f in functions), *self._settings
-        if self.shape.mechanism is None:
-            return common
-        factory = _mechanisms(self.study)[self.shape.mechanism]
-        return *common, id(factory), identity_of(factory)
+        mechanism = () if self.shape.mechanism is None else (self.shape.mechanism,)
+        functions = identities_of(self.study, [self.shape.num_categories], mechanism)
+        # Labels of mechanisms do not matter, and those of the catalogue's metrics do.
+        common = tuple(functions["estimators"].values()), tuple(functions["metrics"].items()), *self._settings
+        return *common, *(functions["mechanism"][label] for label in mechanism)
 
     def kept_identity(self) -> tuple[Any, ...] | None:
         """The same for other processes with the same code of rrjax; None if functions are not of its catalogues.

@@ -443,7 +443,8 @@ def test_users_who_report_in_more_rounds_count_once(week):
 
 @pytest.mark.long
 def test_ids_of_one_round_in_other_capitals_or_signs_are_told(week):
-    Path("day9.csv").write_text("id,app\nb,maps\nann,maps\n7,maps\n-7,maps\n")
+    names = ["b", "ann", "7", "-7", "1-12", "11-2", "10.0.1.23", "10.0.12.3", "राम", "रमा", "علي", "علِي"]
+    Path("day9.csv").write_text("id,app\n" + "".join(f"{name},maps\n" for name in names), encoding="utf-8")
     assert len(json.loads(week.done(*line(9)))["warnings"]) == 1  # of the simulation
     Path("day9.csv").write_text("id,app\nb,maps\nann,maps\nAnn,maps\n")
     assert len(json.loads(week.done(*other(9)))["warnings"]) == 2

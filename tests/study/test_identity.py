@@ -1,18 +1,14 @@
-"""Functions of one's own are told apart by what they hold."""
+"""Functions of one's own are told apart by what they compute, however they come to it."""
 
+import contextlib
 import importlib
 import os
-import shutil
 import subprocess
 import sys
-import types
-from collections import defaultdict
-from enum import Enum
-from functools import partial, partialmethod, singledispatch, wraps
-from operator import itemgetter
-from typing import ClassVar
+from functools import partial, wraps
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,87 +18,38 @@ from refusals import refused
 
 import rrjax
 from rrjax.study import Study, StudyError
-from rrjax.study.identity import identity_of
 
 _FACTOR = 1.0
+MANY = np.random.default_rng(0).random(5000)
+ANSWER = "import rrjax\n\ndef own(*given):\n    return rrjax.inv(*given) * "
 
 
-def _uses_a_global(counts, epsilon):
+def study_of(estimator, **changes):
+    given = {"num_categories": 3, "num_users": 10, "epsilon": 1.0, "zipf": 1.0, "num_seeds": 2}
+    return Study(estimators={"own": estimator}, **{**given, **changes})
+
+
+def identity_of(estimator, **changes):
+    return study_of(estimator, **changes).describe()["estimators"]["own"]
+
+
+def weighted(counts, epsilon, weight=1.0):
+    return rrjax.inv(counts, epsilon) * weight
+
+
+def uses_a_global(counts, epsilon):
     return rrjax.inv(counts, epsilon) * _FACTOR
 
 
-def _uses_a_module(counts, epsilon):
-    return rrjax.inv(counts, epsilon) * helpers.factor()  # noqa: F821 - which the test brings
-
-
-class Scaled:
-    __hash__ = None  # as of a plain dataclass
-
-    def __init__(self, factor):
-        self.factor = factor
+class Weighted:
+    def __init__(self, weight):
+        self.weight = weight
 
     def __call__(self, counts, epsilon):
-        return rrjax.inv(counts, epsilon) * self.factor
+        return rrjax.inv(counts, epsilon) * self.weight
 
     def method(self, counts, epsilon):
         return self(counts, epsilon)
-
-
-class Inherits(Scaled):
-    def extra(self):
-        """A method of its own, which `__call__` might use."""
-
-
-def without_attributes(value):
-    class Own:
-        def __call__(self, counts, epsilon):
-            return rrjax.inv(counts, epsilon) * value
-
-    return Own()
-
-
-def jitted(value):
-    class Own:
-        @jax.jit
-        def __call__(self, counts, epsilon):
-            return rrjax.inv(counts, epsilon) * value
-
-    return Own()
-
-
-def with_a_part(value):
-    class Own:
-        def scaled(self, factor, counts, epsilon):
-            return rrjax.inv(counts, epsilon) * factor
-
-        own = partialmethod(scaled, value)
-
-    return Own().own
-
-
-def private(value):
-    class Own:
-        __slots__ = ("__factor",)
-
-        def __init__(self):
-            self.__factor = value
-
-        def __call__(self, counts, epsilon):
-            return rrjax.inv(counts, epsilon) * self.__factor
-
-    return Own()
-
-
-def described(value):
-    class Own:
-        __slots__ = {"factor": "with its meaning"}
-
-        def __call__(self, counts, epsilon):
-            return rrjax.inv(counts, epsilon) * self.factor
-
-    own = Own()
-    own.factor = value
-    return own
 
 
 def decorated(value):
@@ -116,94 +63,188 @@ def decorated(value):
     return scaled(rrjax.inv)
 
 
-def dispatched(value):
-    @singledispatch
-    def of(counts):
-        return counts
+def in_a_context(value):
+    @contextlib.contextmanager
+    def mixing():
+        before = Held.value
+        Held.value = value
+        yield
+        Held.value = before
 
-    of.register(int)(lambda counts: counts * value)
-    return lambda counts, epsilon: of(counts)
+    @mixing()
+    def own(counts, epsilon):
+        return rrjax.inv(counts, epsilon) * Held.value
 
-
-def by_default_factory(value):
-    factors = defaultdict(lambda: value)
-    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * factors["a"]
-
-
-def item(value):
-    get = itemgetter(int(value))
-    return lambda counts, epsilon: get(counts)
+    return own
 
 
-def of_a_class_method(value):
-    class Own:
-        _weights: ClassVar[list[float]] = [value, 2.0]
-
-        @classmethod
-        def scaled(cls, factor, counts):
-            return counts * factor
-
-        own = partialmethod(scaled, 1.0)
-
-        def __call__(self, counts, epsilon):
-            return rrjax.inv(counts, epsilon) * self._weights[0]
-
-    return Own()
+class Held:
+    value = 0.0
 
 
-def of_a_member(value):
-    class Way(Enum):
-        ONE = 1
+def derivative(value):
+    @partial(jax.grad, argnums=int(value) - 1)
+    def slope(one, other):
+        return one * one + 3 * other
 
-        def factor(self):
-            return value
-
-    way = Way.ONE
-    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * way.factor()
+    return lambda counts, epsilon: jax.vmap(slope)(rrjax.inv(counts, epsilon), rrjax.inv_n(counts, epsilon))
 
 
-def built_in(value):
-    get = {"a": value}.get
-    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * get("a")
+def batched(value):
+    """What is computed of several collections at once, as in a study."""
+
+    @jax.custom_batching.custom_vmap
+    def own(theta):
+        return theta
+
+    own.def_vmap(lambda size, given, theta: (theta * value, True))
+    return lambda counts, epsilon: own(rrjax.inv(counts, epsilon))
 
 
-KINDS = [without_attributes, jitted, with_a_part, private, described, decorated, dispatched, by_default_factory, item]
-KINDS += [of_a_class_method, of_a_member, built_in]
+def a_long_array(value):
+    held = np.append(MANY, value).astype(np.float32)
+    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * jnp.sum(held)
 
 
-def test_long_functions_and_objects_that_hold_themselves():
-    """Many names have longer instructions."""
-    held = {}
-    exec(f"def f(x):\n    {'; '.join(f'x.a{number}' for number in range(300))}\n    import math as m", held)
-    assert identity_of(held["f"])
-    assert identity_of(len) != identity_of(sum)
-    assert identity_of(len) == "builtins.len"
-    itself = []
-    itself.append(itself)
-    with refused("estimators", error=StudyError):
-        identity_of(lambda counts: itself)
+def random_numbers(value):
+    return lambda key, counts, epsilon: rrjax.inv(counts, epsilon) * jax.random.uniform(key) * value
+
+
+def a_frame(value):
+    frame = pytest.importorskip("pandas").DataFrame({"a": [value, 1.0, 2.0]})
+    return lambda counts, epsilon: rrjax.inv(counts, epsilon) * frame["a"].to_numpy()
+
+
+KINDS = {
+    "a closure": lambda value: lambda counts, epsilon: rrjax.inv(counts, epsilon) * value,
+    "a small difference": lambda value: lambda counts, epsilon: rrjax.inv(counts, epsilon) * (1 + 2e-7 * value),
+    "a long array": a_long_array,
+    "a part": lambda value: partial(weighted, weight=value),
+    "a part, compiled": lambda value: jax.jit(partial(jax.jit(weighted), weight=value)),
+    "an object": Weighted,
+    "a method": lambda value: Weighted(value).method,
+    "a decorator": decorated,
+    "a context": in_a_context,
+    "a derivative": derivative,
+    "several at once": batched,
+    "a frame": a_frame,
+    "a solver": lambda value: partial(rrjax.mle_star, solver="sort" if value == 1 else "newton"),
+    "random numbers": lambda value: (
+        lambda key, counts, epsilon: rrjax.inv(counts, epsilon) * jax.random.uniform(key) * value
+    ),
+    "a precision": lambda value: (
+        lambda counts, epsilon: jnp.matmul(
+            jnp.eye(3), rrjax.inv(counts, epsilon), precision="highest" if value == 1 else "default"
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_are_told_apart_by_what_they_compute(kind):
+    one, other, again = (identity_of(KINDS[kind](value)) for value in (1.0, 2.0, 1.0))
+    assert one != other
+    assert one == again
+
+
+def test_a_difference_for_one_number_of_categories_counts():
+    def own(value):
+        return lambda counts, epsilon: rrjax.inv(counts, epsilon) * (value if len(counts) == 4 else 1.0)
+
+    assert identity_of(own(1.0)) == identity_of(own(2.0))
+    assert identity_of(own(1.0), num_categories=(3, 4)) != identity_of(own(2.0), num_categories=(3, 4))
+
+
+def test_metrics_mechanisms_and_rows_are_told_apart_alike():
+    def described(weight):
+        def metric(estimate, truth):
+            return jnp.max(estimate) * weight
+
+        def mechanism(num_categories, epsilon):
+            return rrjax.RandomizedResponse(num_categories, epsilon * weight)
+
+        def own(counts, epsilon):
+            return rrjax.inv(counts, epsilon)
+
+        own.in_rows = lambda given: given.counts.astype(given.epsilon.dtype) * weight
+        by_mechanism = study_of(lambda tally, epsilon: rrjax.inv(tally), mechanism={"own": mechanism}).describe()
+        return [
+            study_of(rrjax.inv, metrics={"own": metric}).describe()["metrics"],
+            by_mechanism["mechanism"],
+            identity_of(own),
+        ]
+
+    one, other = described(1.0), described(0.5)
+    assert all(first != second for first, second in zip(one, other, strict=True))
+    assert one == described(1.0)
+
+
+def test_functions_of_rrjax_are_their_names():
+    assert identity_of(rrjax.mle_star) == "rrjax.estimators.closed_form.mle_star"
+    assert identity_of(jax.jit(partial(weighted))).startswith("test_identity.weighted#")
+
+
+def test_what_a_function_reads_counts(tmp_path, monkeypatch):
+    file = tmp_path / "prior.npy"
+
+    def of_a_file(counts, epsilon):
+        return rrjax.inv(counts, epsilon) * np.load(file)
+
+    def of_the_environment(counts, epsilon):
+        return rrjax.inv(counts, epsilon) * float(os.environ["OWN_WEIGHT"])
+
+    identities = []
+    for value in (1.0, 2.0):
+        np.save(file, np.full(3, value))
+        monkeypatch.setenv("OWN_WEIGHT", str(value))
+        monkeypatch.setattr(sys.modules[__name__], "_FACTOR", value)
+        identities.append([identity_of(each) for each in (of_a_file, of_the_environment, uses_a_global)])
+    assert all(one != other for one, other in zip(*identities, strict=True))
+
+
+def test_other_modules_count(tmp_path, monkeypatch):
+    """Also one with the name of a standard one."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("own_module", "this"):
+        identities = []
+        for factor in (1.5, 22.5):
+            (tmp_path / f"{name}.py").write_text(
+                f"import rrjax\n\ndef own(*given):\n    return rrjax.inv(*given) * {factor}\n"
+            )
+            monkeypatch.delitem(sys.modules, name, raising=False)
+            importlib.invalidate_caches()
+            identities.append(identity_of(importlib.import_module(name).own))
+        monkeypatch.delitem(sys.modules, name)
+        assert identities[0] != identities[1]
+
+
+def test_functions_that_call_python_are_others_each_time(tmp_path):
+    """A program does not say what they call, so no folder of theirs goes on."""
+    kind = jax.ShapeDtypeStruct((3,), np.float32)
+
+    def own(counts, epsilon):
+        return jax.pure_callback(lambda counts: np.float32(counts), kind, counts, vmap_method="sequential")
+
+    assert identity_of(own) != identity_of(own)
 
 
 STABLE = """
-import enum
-from collections import deque
-import numpy as np
-from rrjax.study.identity import identity_of
+import jax, numpy as np, rrjax
+from rrjax.study import Study
 
-class Way(enum.Enum):
-    A, B, C = "abc"
+NAMES = {"a", "b", "c"}
+PRIOR = np.random.default_rng(1).random(4)
 
-NAMES = np.array(["a", "b", "c"], object)
-SETS = deque([{"a", "b", "c"}]), {frozenset("abc"): 1}, {Way.A, Way.B, Way.C}
-def of(counts): return counts
-WITH = {of: 1}, {object: len}
+@jax.jit
+def own(key, counts, epsilon):
+    return jax.grad(lambda x: (x**2).sum())(PRIOR) * len(NAMES) + jax.random.normal(key, 4) + rrjax.inv(counts, epsilon)
 
-def own(counts): return counts * len(NAMES) * len(SETS) * len(WITH)
-print(identity_of(own))
+study = Study(estimators={"own": own}, num_categories=4, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
+print(study.describe()["estimators"])
 """
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_another_process_knows_a_function(tmp_path):
     (tmp_path / "own.py").write_text(STABLE)
     said = [
@@ -214,131 +255,20 @@ def test_another_process_knows_a_function(tmp_path):
     assert said[0] == said[1] != ""
 
 
-def test_functions_are_told_apart_by_what_they_hold(monkeypatch):
-    def holding(value):
-        return lambda counts, epsilon: rrjax.inv(counts, epsilon) * value
-
-    def by_default(value):
-        def function(counts, epsilon, value=value):
-            return rrjax.inv(counts, epsilon) * value
-
-        return function
-
-    def nested(value):
-        inner = holding(value)
-        return lambda counts, epsilon: inner(counts, epsilon)
-
-    def recursive(counts, epsilon):
-        return rrjax.inv(counts, epsilon) if counts.shape else recursive(counts, epsilon)
-
-    pairs = [
-        (holding(1.0), holding(2.0)),
-        (holding(np.ones(3)), holding(np.zeros(3))),
-        (by_default(1.0), by_default(2.0)),
-        (nested(1.0), nested(2.0)),
-        (partial(rrjax.mle_star, solver="sort"), partial(rrjax.mle_star, solver="newton")),
-        (partial(holding(1.0)), partial(holding(2.0))),
-        (Scaled(1.0), Scaled(2.0)),
-        (Scaled(1.0).method, Scaled(2.0).method),
-        (jax.jit(holding(1.0)), jax.jit(holding(2.0))),
-        (holding(types.SimpleNamespace(value=1.0)), holding(types.SimpleNamespace(value=2.0))),
-        (holding(types.SimpleNamespace(value=np.zeros(2000))), holding(types.SimpleNamespace(value=np.ones(2000)))),
-        (Inherits(1.0), Scaled(1.0)),
-        *[tuple(kind(value) for value in (1.0, 2.0)) for kind in KINDS],
-    ]
-    for one, other in pairs:
-        assert identity_of(one) != identity_of(other)
-    assert identity_of(holding(1.0)) == identity_of(holding(1.0))
-    assert identity_of(recursive) == identity_of(recursive)
-    assert " at 0x" not in identity_of(Scaled(object()))
-    helpers = types.ModuleType("helpers")
-    helpers.factor = lambda: 1.0
-    monkeypatch.setattr(sys.modules[__name__], "helpers", helpers, raising=False)
-    before = identity_of(_uses_a_module)
-    helpers.factor = lambda: 2.0
-    assert identity_of(_uses_a_module) != before
-    before = identity_of(_uses_a_global)
-    monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 2.0)
-    assert identity_of(_uses_a_global) != before
-
-
-SMOOTHER = """
-class Smoother:
-    weight = 1.0
-    __slots__ = ("share",)
-
-    def __init__(self, share):
-        self.share = share
-
-    def smooth(self, counts):
-        return counts * FACTOR
-
-    @staticmethod
-    def plain(counts):
-        return counts * FACTOR
-
-    @property
-    def doubled(self):
-        return FACTOR
-
-smoother = Smoother(FACTOR)
-"""
-USES = {
-    "a module of a package": "import own_package.core\ndef f(counts): return own_package.core.f(counts)",
-    "a module by another name": "import own_package.core as core\ndef f(counts): return core.f(counts)",
-    "a module of a module": "import own_package.other\ndef f(counts): return own_package.other.core.f(counts)",
-    "a local import": "def f(counts):\n    from own_package.core import f\n    return f(counts)",
-    "a local module": "def f(counts):\n    import own_package.core as core\n    return core.f(counts)",
-    "a relative import": "def f(counts):\n    from .core import f\n    return f(counts)",
-    "a relative module": "def f(counts):\n    from . import core\n    return (lambda: core.f(counts))()",
-    "a method": "from .core import Smoother\ndef f(counts): return Smoother(0.1).smooth(counts)",
-    "a static method": "from .core import Smoother\ndef f(counts): return Smoother.plain(counts)",
-    "a property": "from .core import Smoother\ndef f(counts): return Smoother(0.1).doubled * counts",
-    "a method of an object": "from .core import Smoother\nof = Smoother(0.1)\ndef f(counts): return of.smooth(counts)",
-    "a slot of an object": "from .core import smoother\ndef f(counts): return smoother.share * counts",
-    "a value of a class": "from .core import Smoother\ndef f(counts): return Smoother.weight * counts",
-    "a module as a default": "from . import core\ndef f(counts, of=core): return of.f(counts)",
-    "an attribute by its name": "from . import core\ndef f(counts): return getattr(core, 'weight_of') * counts",
-    "an array of a class": "from .core import Held\ndef f(counts): return Held.array * counts",
-}
-
-
-@pytest.mark.parametrize("uses", USES)
-def test_what_a_function_uses_of_other_modules_and_classes_counts(uses, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    folder = tmp_path / "own_package"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    (folder / "other.py").write_text("from own_package import core")
-    (folder / "study.py").write_text(USES[uses])
-
-    def identity(factor):
-        text = f"import numpy as np\n\ndef f(counts):\n    return counts * FACTOR\n{SMOOTHER}\nFACTOR = 1\n"
-        text += "weight_of = FACTOR\nclass Held:\n    array = np.asarray([FACTOR])\n"
-        (folder / "core.py").write_text(text.replace("FACTOR", str(factor)).replace(f"{factor} = 1\n", ""))
-        for name in [name for name in sys.modules if name.startswith("own_package")]:
-            monkeypatch.delitem(sys.modules, name)
-        importlib.invalidate_caches()
-        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-        return identity_of(importlib.import_module("own_package.study").f)
-
-    one, other = identity(11), identity(22)
-    assert one != other
-    assert identity(11) == one
-    assert one.startswith("own_package.study.f#")
-
-
 @pytest.mark.full
 @pytest.mark.once
 def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
     def small(estimator, **arguments):
-        study = Study(estimators={"own": estimator}, num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
-        return float(study.run(**arguments).mse.squeeze())
+        return float(study_of(estimator).run(**arguments).mse.squeeze())
 
-    one = small(Scaled(1.0), folder=tmp_path)
-    assert small(Scaled(1.0), folder=tmp_path) == one
+    one = small(Weighted(1.0), folder=tmp_path)
+    assert small(Weighted(1.0), folder=tmp_path) == one
     with refused("folder", error=StudyError, value=["estimators"]):
-        small(Scaled(0.0), folder=tmp_path)
-    with_global = small(_uses_a_global)
+        small(Weighted(0.0), folder=tmp_path)
+    before = small(uses_a_global)
     monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 0.0)
-    assert small(_uses_a_global) != with_global
+    assert small(uses_a_global) != before
+    changing = Weighted(1.0)
+    assert small(changing) == one
+    changing.weight = 0.0
+    assert small(changing) != one

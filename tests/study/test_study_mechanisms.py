@@ -281,13 +281,11 @@ class Half(rrjax.mechanisms.RandomizedResponse):
         return Tally(counts, jnp.sum(counts), rates=self.rates)
 
 
-def test_own_mechanisms_are_told_apart_by_their_code(monkeypatch):
+def test_own_mechanisms_are_told_apart_by_what_they_compute(monkeypatch):
     before = study({"half": Half}).describe()["mechanism"]["half"]
     assert study({"half": Half}).describe()["mechanism"]["half"] == before
     monkeypatch.setattr(Half, "share", 0.25)
-    changed = study({"half": Half}).describe()["mechanism"]["half"]
-    monkeypatch.setattr(Half, "bits", property(lambda self: 3.0))
-    assert len({before, changed, study({"half": Half}).describe()["mechanism"]["half"]}) == 3
+    assert study({"half": Half}).describe()["mechanism"]["half"] != before
 
 
 @pytest.mark.full
