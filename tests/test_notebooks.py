@@ -38,7 +38,7 @@ assert float(gaps.max()) < 2e-6
 """,
     "04": """
 assert fits.p_value > 0.05 and wrong.p_value < 0.01, (fits, wrong)
-assert covered.all() and int(found.sum()) >= 9 and false_found == 0 and false_support > 5
+assert covered.all() and int(discovered.sum()) >= 9 and false_found == 0 and false_support > 5
 p_values = [float(test.p_value) for test in tests.values()]
 assert p_values[0] < 0.01 and p_values[1] < 0.01 < p_values[2], p_values
 assert float(posterior.r_hat.max()) < 1.05
