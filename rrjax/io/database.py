@@ -393,11 +393,15 @@ def is_integer_label(label: str) -> str:
     return f"regexp_full_match({label}, '-?[0-9]{{1,18}}')"
 
 
+NAN = ("nan", "-nan")
+"""The texts of NaN, of which the result of 0/0 has a sign."""
+
+
 def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
     """Whether the value means a missing answer; never NULL."""
     # Data frames write a missing number as NaN. The statistics of Parquet leave it out, and by them DuckDB says that no
     # number is NaN, but not that none has its text.
-    nan = ("nan",) if kind == "number" else ()
+    nan = NAN if kind == "number" else ()
     listed = ", ".join(literal(token) for token in ("", *nan, *tokens))
     return f"({value} IS NULL OR {text(kind, value)} IN ({listed}))"
 

@@ -15,6 +15,7 @@ from typing import Any
 from rrjax.data.errors import DataError, option
 from rrjax.data.number_text import plain
 from rrjax.io.database import (
+    NAN,
     Connection,
     Kind,
     connect,
@@ -223,7 +224,7 @@ def _alike(columns: list[tuple[str, Kind, str]]) -> tuple[Kind, list[str]]:
         return kinds.pop(), [own for own, _, _ in columns]
     texts = [(text(kind, own), kind) for own, kind, _ in columns]
     # Data frames write a missing number as NaN, which is no text. (`isnan` is false of some that Parquet files hold.)
-    texts = [f"nullif({one}, 'nan')" if kind == "number" else one for one, kind in texts]
+    texts = [f"CASE WHEN {one} NOT IN {NAN} THEN {one} END" if kind == "number" else one for one, kind in texts]
     if kinds == {"number"}:  # decimals of several scales, of which 1.50 is 1.5
         texts = [rf"regexp_replace({one}, '(\.[0-9]*[1-9])0+$', '\1')" for one in texts]
     return "text", texts

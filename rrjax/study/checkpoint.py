@@ -24,6 +24,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from rrjax.data.errors import PeerError, StudyError
+from rrjax.study.identity import calling_python
 
 try:
     import fcntl
@@ -110,6 +111,14 @@ class Checkpoint:
         self.seconds_before = _seconds_of_runs(self.folder / _RUNS) if has_parts else []
         if file.exists() and (has_parts or not self._lock.alone):
             _compare(folder, file, description)
+            of_functions = {each: description.get(each, {}) for each in ("estimators", "metrics", "mechanism")}
+            if has_parts and (labels := calling_python(of_functions)):
+                raise StudyError(
+                    f"{folder} holds results of {', '.join(map(repr, labels))}, which call Python when they run, so "
+                    f"whether they are the same functions is unknown: {_ADVICE}",
+                    argument="folder",
+                    file=folder,
+                )
         elif has_parts:
             raise StudyError(
                 f"{self.folder} holds results, but {file.name}, which says of which study, is gone: {_ADVICE}",

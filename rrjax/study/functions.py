@@ -105,8 +105,9 @@ class Call(NamedTuple):
     label: str
     function: Callable[..., Any]
     given: tuple[Any, ...]
-    words: str
+    words: str = ""
     """What it is given, for a message."""
+    in_rows: bool = False
 
 
 def calls_of(study: Study, num_categories: int, mechanisms: Iterable[str] | None = None) -> Iterator[Call]:
@@ -122,9 +123,8 @@ def calls_of(study: Study, num_categories: int, mechanisms: Iterable[str] | None
             factory = study.mechanism[label]
             known = known_epsilon(label, factory, num_categories, study.epsilon)
             tallies[label] = abstract_tally(factory, num_categories, known)
-            yield Call(
-                "mechanism", label, partial(_collected, factory, num_categories, known), (key, counts, epsilon), ""
-            )
+            collect = partial(_collected_and_rates, factory, num_categories, known)
+            yield Call("mechanism", label, collect, (key, counts, epsilon))
         # Most mechanisms have tallies of the same abstract arrays, which are traced once.
         distinct = {str(jax.tree.flatten(tally)): (label, tally) for label, tally in reversed(tallies.items())}
         collections = {f"a tally of {label}, without epsilon,": (tally, None) for label, tally in distinct.values()}
@@ -135,26 +135,31 @@ def calls_of(study: Study, num_categories: int, mechanisms: Iterable[str] | None
             yield Call("metrics", label, measure, (theta, theta, *given), words)
 
 
-def calls_in_rows(study: Study) -> Iterator[Call]:
-    """The calls of what estimators of one's own say that they are in rows."""
-    of_each = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4,), float_dtype())
-    counts = jax.ShapeDtypeStruct((4, WIDTH), jnp.int32)
+def calls_in_rows(study: Study, height: int = 4) -> Iterator[Call]:
+    """The calls of what estimators of one's own say that they are in rows, of a tile of this height."""
+    of_each = jax.ShapeDtypeStruct((height,), jnp.int32), jax.ShapeDtypeStruct((height,), float_dtype())
+    counts = jax.ShapeDtypeStruct((height, WIDTH), jnp.int32)
     for label, estimator in study.estimators.items():
         if (own := own_in_rows(estimator)) is not None:
-            yield Call("estimators", label, partial(_computed_in_rows, own), (counts, *of_each), "counts in rows")
+            yield Call("estimators", label, partial(_in_rows, own), (counts, *of_each), "counts in rows", in_rows=True)
 
 
 def _collected(factory, num_categories, known, key, true_counts, epsilon):
     return build_mechanism(factory, num_categories, epsilon, known).collect(key, true_counts)
 
 
-def _computed_in_rows(own, counts, num_users, epsilon):
-    return own(Collections.of(Rows(4, jnp.int32(2), jnp.int32(3)), counts, num_users, epsilon))
+def _collected_and_rates(factory, num_categories, known, key, true_counts, epsilon):
+    mechanism = build_mechanism(factory, num_categories, epsilon, known)
+    return mechanism.collect(key, true_counts), getattr(mechanism, "rates", None)
+
+
+def _in_rows(own, counts, num_users, epsilon):
+    return own(Collections.of(Rows(counts.shape[0], jnp.int32(2), jnp.int32(3)), counts, num_users, epsilon))
 
 
 def check_functions(study: Study, num_categories: int) -> None:
     """Checks the mechanisms, estimators and metrics of a study by tracing them."""
-    for argument, label, function, given, words in calls_of(study, num_categories):
+    for argument, label, function, given, words, _ in calls_of(study, num_categories):
         if argument == "estimators":
             _check_estimator(label, function, (num_categories,), words, given)
         elif argument == "metrics":
@@ -163,7 +168,7 @@ def check_functions(study: Study, num_categories: int) -> None:
 
 def check_in_rows(study: Study) -> None:
     """Checks what estimators of one's own say that they are in rows, in the same way."""
-    for _, label, function, given, words in calls_in_rows(study):
+    for _, label, function, given, words, _ in calls_in_rows(study):
         _check_estimator(f"{label}.in_rows", function, given[0].shape, words, given)
 
 

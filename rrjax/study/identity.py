@@ -7,23 +7,27 @@ constants, and are the same in every process.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
-import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import jax
 
+from rrjax.estimators.in_rows import own_in_rows
 from rrjax.study.functions import Call, calls_in_rows, calls_of
 
 if TYPE_CHECKING:
     from rrjax.study.study import Study
 
-_CALLBACK = re.compile(r"custom_call @\S*callback")
-"""What a program has in place of a function of Python that it calls when it runs."""
+CALLS_PYTHON = "+python"
+"""The end of what tells functions apart that call Python for a value when they run: their program does not say how."""
+_CALLBACK = re.compile(r"custom_call @\S*callback.* -> (?!\(\)$)", re.MULTILINE)
+"""Such a call in the text of a program; `jax.debug.print` has no value."""
 
 
 def identities_of(
@@ -31,11 +35,13 @@ def identities_of(
     sizes: Iterable[int],
     mechanisms: Iterable[str] | None = None,
     arguments: Iterable[str] = ("estimators", "metrics", "mechanism"),
+    height: int | None = None,
 ) -> dict[str, dict[str, str]]:
-    """The name of each estimator, metric and mechanism, with a hash of its programs for these K; by argument and label.
+    """The name of each estimator, metric and mechanism, with a hash of its programs; by argument and label.
 
-    Of functions that rrjax has under their names it is the name alone, and of metrics by name nothing. A function that
-    calls Python when it runs (`jax.pure_callback`) is another one each time: its program does not say what it calls.
+    These are for each of the sizes K; and, if the height of a tile is given, in its rows. Of functions that rrjax has
+    under their names it is the name alone, and of metrics by name nothing. It ends in `CALLS_PYTHON` for functions that
+    call Python for a value when they run, as by `jax.pure_callback`.
     """
     functions = {argument: getattr(study, argument) or {} for argument in arguments}
     own = {
@@ -45,27 +51,48 @@ def identities_of(
         if function is not None and not _is_of_rrjax(function)
     }
 
-    def add(call: Call, program: Any) -> None:
-        own[call.argument, call.label].update(_text_of(program, call.given).encode())
-
-    for size in sizes if own else ():
-        for call in calls_of(study, size, mechanisms):
-            if (call.argument, call.label) in own:
-                batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((2, *leaf.shape), leaf.dtype), call.given)
-                add(call._replace(given=batch), jax.vmap(call.function))  # as tiles do
-    for call in calls_in_rows(study) if "estimators" in functions else ():
-        add(call, call.function)
-    hashes = {place: f"#{digest.hexdigest()[:12]}" for place, digest in own.items()}
+    calls = [each for size in sizes if own for each in calls_of(study, size, mechanisms)]
+    calls += [] if height is None else calls_in_rows(study, height)
+    unknown = set()
+    for call in calls:
+        if (place := (call.argument, call.label)) in own:
+            text = _text_of(call)
+            if not text and own_in_rows(functions[call.argument][call.label]) is None:
+                text = token_hex(8)  # nothing is known of it; the study's check says why
+            own[place].update(text.encode())
+            unknown |= {place} if _CALLBACK.search(text) else set()
+    hashes = {
+        place: f"#{digest.hexdigest()[:12]}{CALLS_PYTHON if place in unknown else ''}" for place, digest in own.items()
+    }
     return {
         argument: {label: _name_of(each) + hashes.get((argument, label), "") for label, each in labelled.items()}
         for argument, labelled in functions.items()
     }
 
 
-def _text_of(function: Any, given: tuple[Any, ...]) -> str:
-    # JAX remembers what it traced of a function, so that a global that was replaced would not count.
-    text = jax.jit(lambda *arguments: function(*arguments)).lower(*given).as_text()
-    return text + secrets.token_hex(8) if _CALLBACK.search(text) else text
+def calling_python(functions: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The labels of the functions that call Python for a value."""
+    return [label for each in functions.values() for label, name in each.items() if name.endswith(CALLS_PYTHON)]
+
+
+def unlike_others(functions: Mapping[str, Mapping[str, str]]) -> object:
+    """Equal to itself alone if one of the functions calls Python for a value: no other program may be taken for it."""
+    return object() if calling_python(functions) else None
+
+
+def _text_of(call: Call) -> str:
+    """The text of a call's program, of several collections at once, as in tiles; empty if it cannot be traced."""
+    several = jax.tree.map(lambda leaf: _abstract((2, *leaf.shape), leaf), call.given)
+    ways = [(call.function, call.given)] if call.in_rows else [(jax.vmap(call.function), several), call[2:4]]
+    for function, given in ways:
+        with contextlib.suppress(Exception):
+            # JAX remembers what it traced of a function, and would not read globals anew: this one is new.
+            return jax.jit(lambda *arguments, of=function: of(*arguments)).lower(*given).as_text()
+    return ""
+
+
+def _abstract(shape: tuple[int, ...], leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
 
 
 def _name_of(function: Any) -> str:

@@ -21,7 +21,7 @@ from rrjax.numerics.rows import WIDTH, Rows, num_parts
 from rrjax.numerics.sharding import by_platform, if_needed, repeat, take_at
 from rrjax.simulate.sampling.in_rows import Laws
 from rrjax.study.functions import decomposes, metrics_of_seeds
-from rrjax.study.identity import identities_of
+from rrjax.study.identity import identities_of, unlike_others
 from rrjax.study.tile import Inputs, Outputs, Point, Shape, cells_of_tile, draw_in_rows
 
 if TYPE_CHECKING:
@@ -129,9 +129,9 @@ class RowTile:
 
     def identity(self) -> tuple[Any, ...]:
         """All settings that determine the program, except its devices and the sizes of its arguments."""
-        functions = identities_of(self.study, ())["estimators"].values()  # in rows alone
-        metrics = metrics_of_seeds(self.study)
-        return "study in rows", tuple(functions), tuple(metrics), dataclasses.astuple(self.sizes)
+        functions = identities_of(self.study, (), arguments=("estimators",), height=self.sizes.height)
+        names, metrics = tuple(functions["estimators"].values()), tuple(metrics_of_seeds(self.study))
+        return "study in rows", names, metrics, dataclasses.astuple(self.sizes), unlike_others(functions)
 
     def kept_identity(self) -> tuple[Any, ...] | None:
         """The same for other processes; None if functions are not of rrjax."""

@@ -274,7 +274,7 @@ class _Group:
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
         )
         with _locks[known]:  # the groups of a program for all K wait for the first one
-            compiled, on_each, _ = _programs.get(known, (None, 0, None))
+            compiled, on_each = _programs.get(known, (None, 0))
             if compiled is None:
                 function = tile.program(self.tile.function(), self.mesh)
                 devices = list(self.mesh.devices.flat)
@@ -282,7 +282,7 @@ class _Group:
                 if len(_programs) >= _MAX_PROGRAMS:
                     _programs.pop(next(iter(_programs)), None)
                 on_each = self._needed(compiled)
-                _programs[known] = compiled, on_each, study  # keeps the functions, whose ids are part of the key
+                _programs[known] = compiled, on_each
         needed = on_each * len(self.mesh.local_devices)
         results = _size_of_results(study)
         if results + needed > self.memory:

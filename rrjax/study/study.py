@@ -51,6 +51,7 @@ from rrjax.study.mechanisms import (
     check_sizes,
     with_parameters,
 )
+from rrjax.study.row_tile import height_of_tile
 from rrjax.study.runner import run
 from rrjax.study.tile import draw_again
 
@@ -320,7 +321,7 @@ class Study:
                 for name in labelled
             }
 
-        functions = identities_of(self, self.num_categories)
+        functions = identities_of(self, self.num_categories, height=height_of_tile(jax.default_backend()))
         description = {
             "estimators": functions["estimators"],
             "num_categories": self.num_categories,
@@ -358,8 +359,8 @@ class Study:
         Args:
             seed: The study's random seed, an integer from 0.
             folder: Folder for finished batches (created if missing). After an interruption, a run continues from there.
-                Other settings, or functions that compute something else, are another study; so is one whose functions
-                call Python when they run, as by `jax.pure_callback`.
+                Other settings, or functions that compute something else, are another study. One whose functions call
+                Python for a value when they run, as by `jax.pure_callback`, is not continued.
             batch_size: Number of tiles of a device between two saves; by default about a second of work.
             memory: Limit for the results and the arrays of a batch on all devices together, bytes; by default 4 GiB on
                 a CPU, half of the memory of a GPU.

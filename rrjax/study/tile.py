@@ -34,7 +34,7 @@ from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.in_rows import TOGETHER, Laws, Users, collect_in_rows
 from rrjax.study.arguments import Configuration
 from rrjax.study.functions import build_mechanism, decomposes, known_epsilon, measures_of
-from rrjax.study.identity import identities_of
+from rrjax.study.identity import identities_of, unlike_others
 from rrjax.study.mechanisms import Collecting, JointCounts, estimate, of_seeds
 
 if TYPE_CHECKING:
@@ -272,7 +272,8 @@ def draw_again(
         return draw_randomized(point, jnp.uint32(number))
     shape = Shape.of(study, size, jax.default_backend(), configuration.mechanism)
     drawn = identities_of(study, [size], (configuration.mechanism,), ("mechanism",))["mechanism"]
-    identity = study.estimand, study.users is None, size, shape.known_epsilon, drawn[configuration.mechanism]
+    settings = study.estimand, study.users is None, size, shape.known_epsilon
+    identity = *settings, drawn[configuration.mechanism], unlike_others({"mechanism": drawn})
     return _draw_traced(_Program(identity, study, shape), point, jnp.uint32(number))
 
 
@@ -328,7 +329,7 @@ class Tile:
         functions = identities_of(self.study, [self.shape.num_categories], mechanism)
         # Labels of mechanisms do not matter, and those of the catalogue's metrics do.
         common = tuple(functions["estimators"].values()), tuple(functions["metrics"].items()), *self._settings
-        return *common, *(functions["mechanism"][label] for label in mechanism)
+        return *common, *(functions["mechanism"][label] for label in mechanism), unlike_others(functions)
 
     def kept_identity(self) -> tuple[Any, ...] | None:
         """The same for other processes with the same code of rrjax; None if functions are not of its catalogues.

@@ -48,15 +48,19 @@ def test_numbers_of_other_types_are_not_rounded(tmp_path, pair, order):
 
 @pytest.mark.parametrize("other", ["1::INTEGER", "1::FLOAT", "1.0::DECIMAL(4,1)", "1::DECIMAL(38,0)"])
 @pytest.mark.parametrize("writer", ["duckdb", "arrow"])
-def test_a_missing_number_is_missing_beside_numbers_of_another_type(tmp_path, writer, other):
-    """Arrow writes statistics without NaN, by which DuckDB says that there is none."""
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_missing_number_is_missing_beside_numbers_of_another_type(tmp_path, writer, other, sign):
+    """Arrow writes statistics without NaN, by which DuckDB says that there is none. That of 0/0 has a sign."""
     files = [str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet")]
     if writer == "arrow":
         parquet = pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(pytest.importorskip("pyarrow").table({"x": np.array([np.nan, 2.0])}), files[0])
+        parquet.write_table(
+            pytest.importorskip("pyarrow").table({"x": np.copysign([np.nan, 2.0], [sign, 1])}), files[0]
+        )
     else:
-        duckdb.sql("SELECT unnest(['nan'::DOUBLE, 2.0]) AS x").write_parquet(files[0])
+        duckdb.sql(f"SELECT unnest([{sign} * 'nan'::DOUBLE, 2.0]) AS x").write_parquet(files[0])
     duckdb.sql(f"SELECT {other} AS x").write_parquet(files[1])
+    assert count_reports(Source(files[0], column="x"), "1:2").num_missing == 1
     counted = count_reports(Source(files, column="x"), "1:2")
     assert (counted.counts.tolist(), counted.num_missing) == ([1, 1], 1)
     assert np.isnan(read_covariate(Source(files, column="x")).values).tolist() == [True, False, False]

@@ -218,14 +218,62 @@ def test_other_modules_count(tmp_path, monkeypatch):
         assert identities[0] != identities[1]
 
 
-def test_functions_that_call_python_are_others_each_time(tmp_path):
-    """A program does not say what they call, so no folder of theirs goes on."""
+@pytest.mark.full
+@pytest.mark.once
+def test_functions_that_call_python_for_a_value_go_on_in_no_folder(tmp_path):
+    """Their programs do not say what they call; one that only prints is no other for it."""
     kind = jax.ShapeDtypeStruct((3,), np.float32)
 
-    def own(counts, epsilon):
-        return jax.pure_callback(lambda counts: np.float32(counts), kind, counts, vmap_method="sequential")
+    def called(counts, epsilon, value=1.0):
+        def own(counts):
+            return np.float32(counts) * np.float32(value)
 
-    assert identity_of(own) != identity_of(own)
+        return jax.pure_callback(own, kind, counts, vmap_method="sequential")
+
+    def prints(counts, epsilon):
+        jax.debug.callback(lambda *_: None, counts)
+        return rrjax.inv(counts, epsilon)
+
+    one, other = (float(study_of(each).run().mse.squeeze()) for each in (called, partial(called, value=2.0)))
+    assert one != other
+    for function, refuses in ((called, True), (prints, False)):
+        folder = tmp_path / function.__name__
+        first = study_of(function).run(folder=folder)
+        with refused("folder", error=StudyError) if refuses else contextlib.nullcontext():
+            assert study_of(function).run(folder=folder).mse.equals(first.mse)
+
+
+def test_rates_that_are_not_those_of_the_tallies_count():
+    def mechanism(scale):
+        class Own(rrjax.RandomizedResponse):
+            def collect(self, key, true_counts):
+                return rrjax.RandomizedResponse(self.num_categories, self.epsilon).collect(key, true_counts)
+
+            @property
+            def rates(self):
+                rates = rrjax.RandomizedResponse(self.num_categories, self.epsilon).rates
+                return rates._replace(truth=rates.truth * scale)
+
+        return study_of(rrjax.inv, mechanism={"own": Own}).describe()["mechanism"]
+
+    assert mechanism(1.0) != mechanism(0.5)
+
+
+def test_an_estimator_that_is_there_in_rows_alone():
+    def own(counts, epsilon):
+        raise NotImplementedError
+
+    def described(last):
+        many = np.append(np.ones(2**15), last).astype(np.float32)
+
+        def in_rows(given):
+            height = given.counts.shape[0]
+            return given.counts.astype(np.float32) * given.rows.spread(jnp.asarray(many[-height:]))
+
+        own.in_rows = in_rows
+        return identity_of(own)
+
+    assert described(1.0) != described(2.0)
 
 
 STABLE = """
