@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ def identities_of(
         if function is not None and not _is_of_rrjax(function)
     }
 
+    for argument, label in own:
+        _trace_anew(functions[argument][label])
     calls = [each for size in sizes if own for each in calls_of(study, size, mechanisms)]
     calls += [] if height is None else calls_in_rows(study, height)
     unknown = set()
@@ -95,11 +97,25 @@ def _abstract(shape: tuple[int, ...], leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
 
 
+def _trace_anew(function: Any) -> None:
+    """What `jax.jit` knows of a function would hide that a global, or an object that it holds, is another one now."""
+    for layer in _layers(function):
+        if hasattr(layer, "clear_cache"):
+            layer.clear_cache()
+
+
+def _layers(function: Any) -> Iterator[Any]:
+    """A function, what it is a part, a method or a wrapper of, and so on."""
+    while function is not None:
+        yield function
+        inner = function.func if isinstance(function, partial) else getattr(function, "__wrapped__", None)
+        function = getattr(function, "__func__", None) if inner is None else inner
+
+
 def _name_of(function: Any) -> str:
     if function is None:
         return ""
-    while isinstance(function, partial) or hasattr(function, "__wrapped__"):
-        function = function.func if isinstance(function, partial) else function.__wrapped__
+    *_, function = _layers(function)
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 

@@ -316,6 +316,11 @@ def test_a_changed_estimator_is_computed_anew(tmp_path, monkeypatch):
     before = small(uses_a_global)
     monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 0.0)
     assert small(uses_a_global) != before
+    monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 1.0)
+    compiled = partial(jax.jit(uses_a_global))
+    assert small(compiled) == one
+    monkeypatch.setattr(sys.modules[__name__], "_FACTOR", 0.0)
+    assert small(compiled) != one
     changing = Weighted(1.0)
     assert small(changing) == one
     changing.weight = 0.0
