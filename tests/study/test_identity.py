@@ -102,7 +102,7 @@ def batched(value):
 
 
 def a_long_array(value):
-    held = np.append(MANY, value).astype(np.float32)
+    held = np.append(MANY, value)
     return lambda counts, epsilon: rrjax.inv(counts, epsilon) * jnp.sum(held)
 
 
