@@ -148,7 +148,7 @@ def study(
     from rrjax.study import StudyError
 
     paths = files or []
-    folder = out or Path(f"rrjax-study-{Path((*paths, what)[0]).name.strip('.').split('.')[0]}")
+    folder = out or Path(f"rrjax-study-{_name_of((*paths, what)[0])}")
     with machine.together():
         try:
             check_wish(what, paths, wish, randomizer, reading)
@@ -161,6 +161,11 @@ def study(
             flag = _flag_of(error.argument, wish, machine)
             message = str(error) if flag in (None, "--out") else f"{flag}: {error}"
             raise UsageError(message, argument=error.argument, flag=flag, file=error.file, value=error.value) from error
+
+
+def _name_of(path: str) -> str:
+    """The name of a file up to a point, but for one that hides it."""
+    return Path(path).name.strip(".").split(".")[0]
 
 
 def check_wish(what: str, paths: list[str], wish: Wish, randomizer: Randomizer, reading: Reading) -> None:
@@ -216,7 +221,7 @@ def jobs_of(what: str, files: Files, wish: Wish, randomizer: Randomizer) -> list
     if what == "quick":
         return [Job("study", dataclasses.replace(paper.quick(), **wish.changes), wish.seed or 0)]
     if what == "data":
-        label = Path(files.paths[0]).name.strip(".").split(".")[0]
+        label = _name_of(files.paths[0])
         chosen = randomizer if randomizer.mechanism is not None else None
         from rrjax.reports.parameters import check_true
         from rrjax.reports.reading import count_source

@@ -73,7 +73,7 @@ def upper_tail(k: Numbers, trials: Numbers, chances: Chances) -> Numbers:
 
 
 def _distance(k: Numbers, trials: Numbers, chances: Chances) -> Numbers:
-    """K − nθ, by the smaller one of θ and 1 − θ."""
+    """The distance k − nθ, by the smaller one of θ and 1 − θ."""
     return np.where(chances[0] < 0.5, k - trials * chances[0], trials * chances[1] - (trials - k))
 
 

@@ -85,8 +85,8 @@ def unlike_others(functions: Mapping[str, Mapping[str, str]]) -> object:
 def _text_of(call: Call) -> str:
     """The text of a call's program, of several collections at once, as in tiles; empty if it cannot be traced."""
     several = jax.tree.map(lambda leaf: _abstract((2, *leaf.shape), leaf), call.given)
-    ways = [(call.function, call.given)] if call.in_rows else [(jax.vmap(call.function), several), call[2:4]]
-    for function, given in ways:
+    alone = call.function, call.given
+    for function, given in [alone] if call.in_rows else [(jax.vmap(call.function), several), alone]:
         with contextlib.suppress(Exception):
             # JAX remembers what it traced of a function, and would not read globals anew: this one is new.
             return jax.jit(lambda *arguments, of=function: of(*arguments)).lower(*given).as_text()
@@ -100,7 +100,7 @@ def _abstract(shape: tuple[int, ...], leaf: Any) -> jax.ShapeDtypeStruct:
 def _trace_anew(function: Any) -> None:
     """What `jax.jit` knows of a function would hide that a global, or an object that it holds, is another one now."""
     for layer in _layers(function):
-        if hasattr(layer, "clear_cache"):
+        if hasattr(layer, "clear_cache") and not _is_of_rrjax(layer):  # whose compiled programs others use
             layer.clear_cache()
 
 
