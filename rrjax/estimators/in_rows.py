@@ -110,7 +110,10 @@ def own_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Array] 
     anything in cells that are not used. Its operations are elementwise, `given.rows.spread`, and `sum`, `count` and
     `max` of `given.rows`, for arrays that are zero in cells that are not used.
     """
-    return getattr(function, "in_rows", None)
+    own = getattr(function, "in_rows", None)
+    # `functools.wraps` copies the attribute to functions that compute something else; `jax.jit` computes the same.
+    copied = own is not None and getattr(getattr(function, "__wrapped__", None), "in_rows", None) is own
+    return None if copied and not isinstance(function, jax.stages.Wrapped) else own
 
 
 class Errors(NamedTuple):

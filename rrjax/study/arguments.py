@@ -103,6 +103,8 @@ class RunOptions:
             raise StudyError.about("memory", f"must be a number of bytes, got {as_toml(memory)}", value=memory)
         if self.devices is not None and (not isinstance(self.devices, Sequence) or not self.devices):
             raise refusal("devices", "devices must be a list of them, not empty; leave it out to use all")
+        if len(set(self.devices or ())) < len(self.devices or ()):
+            raise refusal("devices", "a device is there more than once")
 
 
 def as_toml(value: Any) -> str:

@@ -36,6 +36,7 @@ _ABANDONED_AFTER_SECONDS = 600.0
 """Age from which on an unfinished file counts as left by a killed process."""
 _RUNS = "runs.json"
 _NAME = re.compile(r"(k\d+(?:-m[0-9a-f]{16})?)-(\d+)-(\d+)\.npz")
+_WORDS = {"order": "the order of the labels"}
 _ADVICE = "choose another folder, or delete this one"
 
 
@@ -93,8 +94,8 @@ class Checkpoint:
         self.computed = False
         self.folder = folder / "checkpoint"
         # Arrays of parts are in this order, which JSON with sorted keys does not keep.
-        order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
-        description = description | {"order": order}
+        ordered = ("estimators", "metrics", "distributions", "users")
+        description = description | {"order": [list(description[name]) for name in ordered if description.get(name)]}
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         make_folder(self.folder)
         sweep(self.folder, _ABANDONED_AFTER_SECONDS)
@@ -277,7 +278,7 @@ def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
     try:
         saved = json.loads(file.read_text())
         differences = {
-            name: f"{name} is {_short(description.get(name))}, there {_short(saved.get(name))}"
+            name: f"{_WORDS.get(name, name)} is {_short(description.get(name))}, there {_short(saved.get(name))}"
             for name in sorted({*saved, *description})
             if saved.get(name) != description.get(name)
         }

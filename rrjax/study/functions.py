@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import ArrayLike
 
 from rrjax.data.arguments import float_dtype
@@ -23,6 +25,9 @@ from rrjax.study.mechanisms import Collecting, JointCounts, estimate
 
 if TYPE_CHECKING:
     from rrjax.study.study import Study
+
+RANDOM = "threefry2x32"
+"""The generator of the keys of a run."""
 
 
 def decomposes(study: Study) -> bool:
@@ -80,21 +85,28 @@ def build_mechanism(
     mechanism = factory(num_categories, epsilon if known is None else known)
     if not isinstance(mechanism, Collecting):
         raise TypeError(f"it must return a SupportMechanism, got a {type(mechanism).__name__}")
-    return mechanism if known is None else dataclasses.replace(cast("Any", mechanism), epsilon=epsilon)
+    own = getattr(mechanism, "epsilon", None)  # which may be a part of the study's
+    if known is None or isinstance(own, Tracer) or own != known:
+        return mechanism
+    return dataclasses.replace(cast("Any", mechanism), epsilon=epsilon)
 
 
 def abstract_tally(factory: MechanismFactory, num_categories: int, known: float | None) -> Tally | JointCounts:
     """The tally (or joint counts) of a mechanism's collections, with abstract arrays; a ValueError if not of K."""
     true_counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
-    key = jax.eval_shape(jax.random.key, 0)
     collect = partial(_collected, factory, num_categories, known)
-    tally = jax.eval_shape(collect, key, true_counts, jax.ShapeDtypeStruct((), float_dtype()))
+    tally = jax.eval_shape(collect, abstract_key(), true_counts, jax.ShapeDtypeStruct((), float_dtype()))
     if isinstance(tally, JointCounts):
         return tally
     if not isinstance(tally, Tally) or tally.support.shape != (num_categories,):
         came = f"one of {tally.support.shape}" if isinstance(tally, Tally) else f"a {type(tally).__name__}"
         raise ValueError(f"`collect` must return a Tally of {num_categories} categories, got {came}")
     return tally
+
+
+def abstract_key() -> jax.ShapeDtypeStruct:
+    """A key such as runs have, whatever generator of random numbers is JAX's default."""
+    return jax.eval_shape(partial(jax.random.key, impl=RANDOM), 0)
 
 
 class Call(NamedTuple):
@@ -109,13 +121,26 @@ class Call(NamedTuple):
     """What it is given, for a message."""
     in_rows: bool = False
 
+    @property
+    def several(self) -> tuple[Any, ...]:
+        """What it is given, of two collections, for `jax.vmap`."""
+
+        def of_two(leaf: Any) -> jax.ShapeDtypeStruct:
+            weak = getattr(leaf, "weak_type", False)
+            return jax.ShapeDtypeStruct((2, *leaf.shape), leaf.dtype, weak_type=weak)
+
+        return jax.tree.map(of_two, self.given)
+
+
+_KINDS = {"estimators": "estimator", "metrics": "metric", "mechanism": "mechanism"}
+
 
 def calls_of(study: Study, num_categories: int, mechanisms: Iterable[str] | None = None) -> Iterator[Call]:
     """All calls of the study's functions for one K; of its mechanisms, by default all."""
     counts = jax.ShapeDtypeStruct((num_categories,), jnp.int32)
     theta = jax.ShapeDtypeStruct((num_categories,), float_dtype())
     epsilon = jax.ShapeDtypeStruct((), float_dtype())
-    key = jax.eval_shape(jax.random.key, 0)
+    key = abstract_key()
     collections: dict[str, tuple[Any, Any]] = {f"counts [{num_categories}]": (counts, epsilon)}
     if study.mechanism is not None:
         tallies = {}
@@ -159,11 +184,23 @@ def _in_rows(own, counts, num_users, epsilon):
 
 def check_functions(study: Study, num_categories: int) -> None:
     """Checks the mechanisms, estimators and metrics of a study by tracing them."""
-    for argument, label, function, given, words, _ in calls_of(study, num_categories):
+    for call in calls_of(study, num_categories):
+        argument, label, function, given, words, _ = call
         if argument == "estimators":
             _check_estimator(label, function, (num_categories,), words, given)
         elif argument == "metrics":
             _check_metric(label, function, given)
+        if not is_of_rrjax(getattr(study, argument)[label]):
+            _check_several(call)
+
+
+def _check_several(call: Call) -> None:
+    """Refuses what cannot be computed for many collections at once."""
+    try:
+        jax.eval_shape(jax.vmap(call.function), *call.several)
+    except Exception as error:
+        what = f"{_KINDS[call.argument]} {call.label!r}"
+        raise refusal(call.argument, f"{what} failed under jax.vmap: {_words_of(error)}", call.label) from error
 
 
 def check_in_rows(study: Study) -> None:
@@ -201,6 +238,12 @@ def _check_estimator(
             f"it returned {_returned(theta)}",
             label,
         )
+
+
+def is_of_rrjax(function: Any) -> bool:
+    """Whether rrjax has a function or class under its name."""
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
+    return module.split(".")[0] == "rrjax" and getattr(sys.modules.get(module), name, None) is function
 
 
 def _words_of(error: Exception) -> str:

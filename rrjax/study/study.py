@@ -155,6 +155,7 @@ class Study:
     num_seeds: int
     estimand: Estimand
     metrics: Mapping[str, Metric | None]
+    _calls: dict[tuple[str, int], np.ndarray] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -192,6 +193,7 @@ class Study:
             object.__setattr__(self, name, value)
 
         known = {entry.name: entry.function for entry in ENTRIES if entry.needs != "numbers"}
+        put("_calls", {})
         put("estimators", named(estimators, known, "estimators"))
         mechanism = with_parameters(mechanism)
         put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
@@ -259,7 +261,7 @@ class Study:
             return np.asarray(simulate.zipf(num_categories, float(population)))
         value = labelled[str(population)]
         try:
-            array = np.asarray(value(num_categories) if callable(value) else value)
+            array = self._returned(str(population), num_categories, value) if callable(value) else np.asarray(value)
         except Exception as error:
             raise refusal(
                 argument,
@@ -284,6 +286,12 @@ class Study:
         array = array.astype(np.float64)
         array /= array.max()  # no sum overflows then
         return (array / array.sum()).astype(float_dtype())
+
+    def _returned(self, name: str, num_categories: int, function: Callable[[int], ArrayLike]) -> np.ndarray:
+        """What a function returns: it may draw, and is called once, so that all have the same distribution."""
+        if (place := (name, num_categories)) not in self._calls:
+            self._calls[place] = np.array(function(num_categories))
+        return self._calls[place]
 
     @property
     def populations(self) -> tuple[float | str, ...]:
@@ -490,9 +498,27 @@ def _function(value: Any, argument: str, path: Path) -> Any:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        function = getattr(importlib.import_module(module), name)
+        found = importlib.import_module(module)
+        _check_own_module(found, path)
+        function = getattr(found, name)
+    except StudyError:
+        raise
     except Exception as error:
         raise refusal(argument, f"{value!r} cannot be imported: {type(error).__name__}: {error}", value) from error
     if not callable(function):
         raise refusal(argument, f"{value!r} is not a function", value)
     return function
+
+
+def _check_own_module(module: Any, path: Path) -> None:
+    """Refuses a module that was imported from elsewhere, while one of its name is in the folder of the study's file."""
+    place = path.resolve().parent.joinpath(*module.__name__.split("."))
+    file = next(filter(Path.is_file, (place.with_suffix(".py"), place / "__init__.py")), None)
+    imported = getattr(module, "__file__", None)
+    if file is not None and imported is not None and not file.samefile(imported):
+        raise refusal(
+            "estimators",
+            f"the module {module.__name__!r} is in {file}, and one of its name is imported from {imported}: rename one "
+            "of them, or read the study in a process of its own",
+            module.__name__,
+        )

@@ -2,6 +2,7 @@
 
 import re
 
+import jax
 import pytest
 
 pytest.importorskip("xarray", reason="studies need xarray")
@@ -108,6 +109,7 @@ def test_what_makes_no_sense_is_refused_at_once(change, argument):
         ({"memory": 1000}, "memory"),
         ({"keep_seeds": "no"}, "keep_seeds"),
         ({"devices": []}, "devices"),
+        ({"devices": [jax.devices()[0]] * 2}, "devices"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_a_run(change, argument):

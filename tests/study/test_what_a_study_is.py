@@ -1,0 +1,155 @@
+"""What is computed, kept and shown is of the study that was asked for: its order, its ε, its settings, its draws."""
+
+import functools
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("xarray", reason="studies need xarray")
+
+from refusals import refused
+
+import rrjax
+from rrjax.estimators.in_rows import own_in_rows
+from rrjax.study import Study, StudyError, read_study
+from rrjax.study.functions import abstract_key, build_mechanism
+
+FLAT, STEEP = [0.25] * 4, [0.97, 0.01, 0.01, 0.01]
+USERS = [25] * 4, [97, 1, 1, 1]
+QUICK = {"estimators": "inv", "epsilon": 1.0, "num_seeds": 4, "metrics": "mse"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("given", [{"distributions": (FLAT, STEEP), "num_users": 100}, {"users": USERS}])
+def test_a_folder_has_its_populations_in_one_order(given, tmp_path):
+    name = next(iter(given))
+    first, second = given[name]
+    rest = {key: value for key, value in given.items() if key != name}
+    Study(**QUICK, **rest, **{name: {"a": first, "b": second}}).run(folder=tmp_path)
+    exchanged = Study(**QUICK, **rest, **{name: {"b": second, "a": first}})
+    with pytest.raises(StudyError, match=r"another study: the order of the labels is .*\"b\", \"a\""):
+        exchanged.run(folder=tmp_path)
+
+
+def halved(num_categories, epsilon):
+    return rrjax.RandomizedResponse(num_categories, float(epsilon) / 2)  # which no tracer survives
+
+
+def unchanged(num_categories, epsilon):
+    return rrjax.RandomizedResponse(num_categories, float(epsilon))
+
+
+@pytest.mark.full  # two programs
+def test_a_mechanism_keeps_an_epsilon_of_its_own():
+    """One program serves all ε of a study, but a function may compute another one, in Python."""
+    assert float(build_mechanism(halved, 4, jnp.float32(1), 1.0).epsilon) == 0.5
+    own = jax.eval_shape(lambda epsilon: build_mechanism(unchanged, 4, epsilon, 1.0), jnp.float32(1))
+    assert isinstance(own.epsilon, jax.ShapeDtypeStruct)  # the argument of the program
+
+    def study(*functions):
+        mechanisms = dict(zip("ab", functions, strict=True))
+        return Study(**QUICK, mechanism=mechanisms, num_categories=4, num_users=100, zipf=1.0)
+
+    names = study(halved, unchanged).describe()["mechanism"]
+    assert names["a"].partition("#")[2] != names["b"].partition("#")[2]
+    result = study(halved, unchanged).run()
+    assert result.mse.sel(mechanism="a").item() > 2 * result.mse.sel(mechanism="b").item()
+
+
+SETTINGS = [
+    (jax.threefry_partitionable, False),
+    (jax.default_prng_impl, "rbg"),
+    (jax.default_matmul_precision, "highest"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("setting", "value"), SETTINGS)
+def test_settings_of_the_callers_thread_hold_in_a_run(setting, value):
+    seen = []
+
+    def own(key, counts, epsilon):
+        seen.append((jax.config.jax_threefry_partitionable, jax.config.jax_default_matmul_precision))
+        other = jax.random.uniform(jax.random.key(7), counts.shape)
+        return jax.random.uniform(key, counts.shape) + other
+
+    study = Study(**(QUICK | {"estimators": {"own": own}}), num_categories=4, num_users=100, zipf=1.0)
+    with setting(value):
+        mse = study.run().mse.item()
+    assert len(set(seen)) == 1
+    assert (setting is jax.default_matmul_precision) == (mse == study.run().mse.item())
+
+
+@pytest.mark.long
+def test_a_run_in_the_precision_of_its_thread():
+    study = Study(**QUICK, num_categories=4, num_users=100, zipf=1.0)
+    with jax.enable_x64(True):
+        assert study.run().attrs["precision"] == "float64"
+    with jax.enable_x64(False):
+        assert study.run().attrs["precision"] == "float32"
+
+
+@pytest.mark.long
+def test_a_folder_is_of_one_stream_of_random_numbers(tmp_path):
+    study = Study(**QUICK, num_categories=4, num_users=100, zipf=1.0)
+    study.run(folder=tmp_path)
+    with jax.threefry_partitionable(False), pytest.raises(StudyError, match="jax_threefry_partitionable is false"):
+        study.run(folder=tmp_path)
+
+
+def test_the_default_generator_is_no_part_of_a_study():
+    """The keys of a run are of one kind, whatever JAX's default is."""
+    with jax.default_prng_impl("rbg"):
+        assert abstract_key().dtype == jax.random.key(0, impl="threefry2x32").dtype
+
+
+def test_modules_of_one_name_are_not_confused(tmp_path, monkeypatch):
+    text = 'num_categories = 3\nnum_users = 10\nepsilon = 1.0\nzipf = 1.0\n[estimators]\nmine = "a_module_of_two:own"\n'
+    for folder, factor in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "study.toml").write_text(text)
+        own = f"import rrjax\n\ndef own(*given):\n    return {factor} * rrjax.inv(*given)\n"
+        (tmp_path / folder / "a_module_of_two.py").write_text(own)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    first, _ = read_study(tmp_path / "a" / "study.toml")
+    again, _ = read_study(tmp_path / "a" / "study.toml")
+    assert first.estimators == again.estimators
+    with refused("estimators", error=StudyError, value="a_module_of_two"):
+        read_study(tmp_path / "b" / "study.toml")
+    monkeypatch.delitem(sys.modules, "a_module_of_two")
+
+
+def test_a_wrapper_is_not_in_rows_what_it_wraps():
+    def own(counts, epsilon):
+        return rrjax.inv_n(counts, epsilon)
+
+    own.in_rows = functools.partial(jnp.multiply, 0)
+
+    @functools.wraps(own)
+    def squared(counts, epsilon):
+        return own(counts, epsilon) ** 2
+
+    assert own_in_rows(own) is own.in_rows
+    assert own_in_rows(jax.jit(own)) is own.in_rows
+    assert own_in_rows(squared) is None
+
+
+def test_a_population_that_is_drawn_is_drawn_once():
+    random = np.random.default_rng(0)
+    drawn = {"drawn": lambda size: random.dirichlet(np.ones(size))}
+    study = Study(**QUICK, num_categories=[4, 5], num_users=100, distributions=drawn)
+    described = study.describe()
+    np.testing.assert_array_equal(study.shares("drawn", 4), study.shares("drawn", 4))
+    assert study.describe() == described
+
+
+def test_what_cannot_be_done_for_many_collections_is_refused_by_name():
+    def calling(counts, epsilon):
+        return jax.pure_callback(np.asarray, jax.ShapeDtypeStruct(counts.shape, jnp.float32), counts / counts.sum())
+
+    study = Study(**(QUICK | {"estimators": {"calling": calling}}), num_categories=4, num_users=100, zipf=1.0)
+    with refused("estimators", error=StudyError, value="calling"):
+        study.run()
