@@ -271,7 +271,21 @@ def text(kind: Kind, value: str = "value") -> str:
     if kind == "text":
         return value
     as_text = f"CAST({value} AS VARCHAR)"
-    return as_text if kind == "integer" else f"coalesce(CAST({_whole(value)} AS VARCHAR), {as_text})"
+    return f"coalesce(CAST({_whole(value)} AS VARCHAR), {as_text})" if kind == "number" else as_text
+
+
+_ZEROS = r"^([+-]?[0-9]*\.[0-9]*[1-9])0+$"
+"""Pattern of decimals with zeros at their end."""
+
+
+def without_zeros(value: str) -> str:
+    """The text of a number as that of floats: 0.1 of 0.10, and other texts unchanged."""
+    return rf"regexp_replace({value}, {literal(_ZEROS)}, '\1')"
+
+
+def label_text(kind: Kind, value: str = "value") -> str:
+    """The text that is compared with those of labels: of a number without zeros at its end."""
+    return without_zeros(text(kind, value)) if kind == "number" else text(kind, value)
 
 
 def declare_spelling(connection: Connection) -> None:
@@ -409,10 +423,10 @@ def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
 def position(kind: Kind, domain: Domain, value: str = "value") -> str:
     """The value's 0-based category number, NULL if it is not in the domain.
 
-    For listed labels the connection must have the type `category` (`read.declare_category`).
+    For listed labels the connection must have the type `category` (`read.declare_category`); of numbers 0.10 is 0.1.
     """
     if not domain.is_range:
-        return f"CAST(enum_code(TRY_CAST({text(kind, value)} AS category)) AS BIGINT)"
+        return f"CAST(enum_code(TRY_CAST({label_text(kind, value)} AS category)) AS BIGINT)"
     first, last = domain.ends
     number = integer(kind, value)
     return f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {number} - ({first}) END"

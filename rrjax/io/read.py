@@ -19,10 +19,12 @@ from rrjax.io.database import (
     is_integer_label,
     is_named,
     is_padded,
+    label_text,
     literal,
     number_of,
     position,
     text,
+    without_zeros,
 )
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
@@ -283,11 +285,9 @@ def _counted(chosen: Scan, domain: Domain | None, *, empty: bool = False) -> Cou
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
     """The counts of the table `tally` over a domain, which must have all its values."""
     place = position(chosen.kind, domain)
-    rows = f"(SELECT value, {text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none})"
+    rows = f"(SELECT value, {label_text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none})"
     if not domain.is_range:  # a join is many times faster than a type with a million labels; it keeps no order
-        places = np.arange(domain.num_categories)
-        chosen.connection.register("labels", {"label": domain.labels().astype(object), "position": places})
-        place, rows = "position", f"{rows} LEFT JOIN labels USING (label)"
+        place, rows = "position", f"{rows} LEFT JOIN {_labels_of(chosen, domain)} USING (label)"
     chosen.query(f"CREATE OR REPLACE TEMP TABLE placed AS SELECT {place} AS position, label, amount FROM {rows}")
     if chosen.scalar("SELECT count(*) FROM placed WHERE position IS NULL"):
         declare_category(chosen, domain)
@@ -328,10 +328,23 @@ def declare_category(chosen: Scan, domain: Domain) -> None:
     """Creates the SQL type `category` of a listed domain; a range needs none."""
     if domain.is_range:
         return
-    chosen.connection.register("labels", {"label": domain.labels().astype(object)})
     chosen.query("DROP TYPE IF EXISTS category")
-    chosen.query("CREATE TYPE category AS ENUM (SELECT label FROM labels)")
-    chosen.connection.unregister("labels")
+    chosen.query(f"CREATE TYPE category AS ENUM (SELECT label FROM {_labels_of(chosen, domain)} ORDER BY position)")
+
+
+def _labels_of(chosen: Scan, domain: Domain) -> str:
+    """The relation of the labels of a domain and their positions; among numbers 0.10 is 0.1."""
+    names = {"label": domain.labels().astype(object), "position": np.arange(domain.num_categories)}
+    chosen.connection.register("labels", names)
+    if chosen.kind != "number":
+        return "labels"
+    alike = f"GROUP BY {without_zeros('label')} HAVING count(*) > 1 LIMIT 1"
+    for first, second in chosen.query(f"SELECT min(label), max(label) FROM labels {alike}"):
+        problem = (
+            f"{first!r} and {second!r} are one number, and column {chosen.column!r} holds numbers: name one of them."
+        )
+        raise chosen.error(problem, value=second)
+    return f"(SELECT {without_zeros('label')} AS label, position FROM labels)"
 
 
 def no_values(chosen: Scan, num_missing: int) -> DataError:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -282,6 +283,22 @@ class Memos:
         return np.unique(self.users.astype(str), return_counts=True)[1]
 
 
+_DAMAGED = (
+    "is damaged: it does not hold what was written. Bring back a whole copy of it: answers that are lost would be "
+    "drawn again, which spends ε∞ again"
+)
+
+
+def _sum_of(record: Mapping[str, Any], users: Any, keys: Any, seeds: Any, answers: Any) -> str:
+    """A hash of all that a memo holds: Parquet has no checksum of its own, and one byte may be a user's ε∞."""
+    digest = hashlib.blake2b(json.dumps(record, ensure_ascii=False).encode(), digest_size=16)
+    digest.update("\0".join(map(str, users)).encode())
+    for column in (keys, seeds, answers):
+        column = np.asarray(column)
+        digest.update(b"".join(column.tolist()) if column.dtype == object else column.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
 @dataclass
 class MemoFile:
     """A Parquet file of `Memos`, readable by its owner alone, which is created with the first round.
@@ -385,7 +402,10 @@ class MemoFile:
             text = parquet_record(connection, file, MEMO_KEY)
             if text is None:
                 raise self._refused("is no file of memos")
-            record = json.loads(text)
+            try:
+                record = dict(json.loads(text))
+            except ValueError as error:
+                raise self._refused(_DAMAGED) from error
             for name, wanted in self._full_head.items():
                 value = record.get(name)
                 if value == wanted or (name == "user" and name not in record):  # written by the next round
@@ -404,7 +424,11 @@ class MemoFile:
                 raise self._refused(f"{has}{values}: {problem}", argument=name, value=value)
             declare_spelling(connection)
             user = user_name("text", '"user"')
-            rows = connection.execute(f'SELECT * REPLACE ({user} AS "user") FROM {parquet([file])}').fetchnumpy()
+            query = f'SELECT * REPLACE ({user} AS "user"), "user" AS written FROM {parquet([file])}'
+            rows = connection.execute(query).fetchnumpy()
+        written = record.pop("sum", None)  # an earlier version wrote none
+        if written not in (None, _sum_of(record, rows["written"], rows["key"], rows["seed"], rows["answer"])):
+            raise self._refused(_DAMAGED)
         answers = np.asarray(rows["answer"])
         if answers.dtype == object:
             size = self.head["num_categories"]
@@ -440,7 +464,9 @@ class MemoFile:
         kind = "CAST(answer AS BLOB)" if memos.answers.ndim == 2 else "answer"
         state = {"rounds": memos.rounds, "unmoved": memos.unmoved, "generation": memos.generation + 1}
         state |= {} if memos.collection is None else {"collection": memos.collection}
-        record = json.dumps({**self._full_head, **state}, ensure_ascii=False)
+        held = {**self._full_head, **state}
+        held["sum"] = _sum_of(held, memos.users, memos.keys, memos.seeds, answers)
+        record = json.dumps(held, ensure_ascii=False)
         before = os.umask(0o077)  # the file is secret from its first byte
         try:
             # The new file gets the permissions of the old one, which may be missing, or somebody else's.

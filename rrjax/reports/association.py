@@ -350,7 +350,13 @@ class JointShares(OfColumns):
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """A row for each cell: its label in each column, the estimates, and a standard error."""
-        return self.reports.table(self._labels(np.arange(self.num_cells)) | self._numbers)
+        labels = self._labels(np.arange(self.num_cells))
+        if (taken := next((name for name in labels if name in {*self._numbers, "simulated"}), None)) is not None:
+            problem = (
+                f"column {taken!r} has the name of a column of the estimates, and a table cannot hold both: rename it"
+            )
+            raise refusal("columns", problem, value=taken)
+        return self.reports.table(labels | self._numbers)
 
     @property
     def _numbers(self):

@@ -14,6 +14,7 @@ import numpy as np
 from rrjax import inference, io
 from rrjax.data.errors import for_callers, for_commands, option, refusal
 from rrjax.inference.surveys import MOST_WEIGHT
+from rrjax.io.database import spelling
 from rrjax.io.labels import by_label
 from rrjax.io.rows import Covariate, read_cells, read_covariate
 from rrjax.io.scan import column_names, may_be_thousands, scanning
@@ -231,8 +232,12 @@ def population_shares(population: io.Source | Mapping[Any, float], levels: Seque
     """The shares of the levels in the population, in their order, from a table of sizes or from sizes by level."""
     of_file = isinstance(population, io.Source)
     name = population.files()[0] if of_file else option("population")
-    known, problem, value = _sizes_in(population) if of_file else _sizes_of(population), None, None
-    if not of_file and _impossible(np.asarray([*known.values()])):
+    sizes, problem, value = _sizes_in(population) if of_file else _sizes_of(population), None, None
+    alike = {spelling(level): level for level in levels}
+    known = {alike.get(spelling(level), level): size for level, size in sizes.items()}
+    if len(known) < len(sizes):
+        problem = " names a level twice, in two spellings: give each level one size"
+    elif not of_file and _impossible(np.asarray([*known.values()])):
         problem = f": {SIZES}"
     elif POPULATION in levels:
         problem = f" has a row of its own, {POPULATION!r}, which is the name of a level: rename the level"

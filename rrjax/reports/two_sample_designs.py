@@ -14,8 +14,9 @@ import numpy as np
 
 from rrjax import inference
 from rrjax.data.errors import check_rate, option, refusal
+from rrjax.io.database import spelling
 from rrjax.io.domain import Domain
-from rrjax.io.read import count_by
+from rrjax.io.read import CountedReports, count_by
 from rrjax.io.rows import read_cells, read_rows
 from rrjax.io.source import Source
 from rrjax.mechanisms import Compliance, TwoSamples
@@ -113,8 +114,8 @@ class TwoSampleReports(Kind):
     def samples(self) -> np.ndarray:
         """The sample of each row, 0 or 1; −1 without one."""
         column, *levels = self.sample
-        places = {level: place for place, level in enumerate(levels)}
-        return np.asarray([places.get(cell, -1) for (cell,) in read_cells(self.files, [column])])
+        places = {spelling(level): place for place, level in enumerate(levels)}
+        return np.asarray([places.get(spelling(cell), -1) for (cell,) in read_cells(self.files, [column])])
 
     def reports(self, what: str) -> np.ndarray:
         """All answers in the order of their rows; −1 for a missing one."""
@@ -339,18 +340,25 @@ def read_two_samples(
     check_design(source, name, epsilon, domain, design.name)
     if source.column is None:
         raise refusal("column", f"{option('sample')} needs {option('column')}, the column of the answers")
-    samples = count_by(source, (column,), domain, counts)
-    known = [cell for (cell,), each in samples.items() if cell and each.num_rows > each.num_missing]
-    lacking = next((level for level in levels if level not in known), None)
+    samples: dict[str, list[CountedReports]] = {}
+    for (cell,), each in count_by(source, (column,), domain, counts).items():  # cells such as 1 and 1.0 are one level
+        samples.setdefault(spelling(cell), []).append(each)
+    known = [level for level, parts in samples.items() if level and any(_answers_in(part) for part in parts)]
+    lacking = next((level for level in levels if spelling(level) not in known), None)
     if lacking is not None or len(known) != 2:
         shown = ", ".join(map(repr, known[:5])) + " …" * (len(known) > 5)
         problem = f"two are wanted, and it has {len(known):,}" if lacking is None else f"no row has {lacking!r}"
         where = f"{option('sample')} {sample}: {name}, column {column!r}"
         raise refusal("sample", f"{where}: {problem}; its levels are {shown}", value=sample)
-    by_sample = np.stack([samples[level,].counts for level in levels])[:, [place, 1 - place]]
-    num_missing = sum(each.num_rows for each in samples.values()) - int(by_sample.sum())
+    totals = [np.sum([part.counts for part in samples[spelling(level)]], axis=0) for level in levels]
+    by_sample = np.stack(totals)[:, [place, 1 - place]]
+    num_missing = sum(part.num_rows for parts in samples.values() for part in parts) - int(by_sample.sum())
     named, files = (column, levels[0], levels[1]), source if counts is None else None
     return TwoSampleReports(design, by_sample, domain, place, named, num_missing, files)
+
+
+def _answers_in(counts: CountedReports) -> int:
+    return counts.num_rows - counts.num_missing
 
 
 def _parsed(text: str) -> tuple[str, str, str]:

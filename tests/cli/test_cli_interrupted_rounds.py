@@ -1,5 +1,6 @@
 """A round of a longitudinal protocol that fails, or is killed, between any two writes: once made, or not at all."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -251,3 +252,26 @@ def test_a_table_is_not_written_over_a_lock(day):
     Path("table.csv").symlink_to(lock)
     code, _, said = day("estimate", "reports/first.parquet", "--out", "table.csv")
     assert (code, lock.read_bytes()) == (2, before), said
+
+
+@pytest.mark.full  # many rounds
+@pytest.mark.parametrize("mechanism", ["longitudinal-randomized-response", "longitudinal-unary-encoding"])
+def test_a_memo_of_which_a_byte_is_lost_is_refused(day, mechanism):
+    """Parquet would read other answers, or other users, whose ε∞ would be spent again."""
+    line = [mechanism if each.startswith("longitudinal") else each for each in LINE]
+    assert day(*line, "--out", "reports/one.parquet")[0] == 0
+    memo = Path("memo/m.parquet")
+    whole, held = memo.read_bytes(), answers()
+    read_wrong = 0
+    for place in range(4, len(whole), 61):
+        memo.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with contextlib.suppress(duckdb.Error, UnicodeDecodeError):
+            read_wrong += answers() != held
+        code, _, _ = day(*line, "--out", "reports/two.parquet")
+        if code == 0:  # a byte that holds nothing, as of statistics
+            assert answers() == held
+            Path("reports/two.parquet").unlink()
+            memo.write_bytes(whole)
+            Path("memo/m.parquet.lock").unlink()
+        assert not Path("reports/two.parquet").exists()
+    assert read_wrong  # in silence without a sum

@@ -188,3 +188,12 @@ def test_another_randomized_column_is_not_public(survey, flag):
         survey.refuses(flag, *ask, name)
         assert survey.error.value == name
     assert survey(*ask, "group")[0] == 0
+
+
+@pytest.mark.full  # a joint table
+def test_a_column_with_the_name_of_an_estimate_has_no_table(invoke):
+    io.write_table("v.csv", {"closest": [0, 1, 1, 0] * 20, "coin": [1, 1, 0, 0] * 20})
+    line = ["randomize", "v.csv", "--column", "coin", "--column", "closest", "--domain", "0:1", "--domain", "0:1"]
+    assert invoke(*line, "--apart", "--epsilon", 6, "--seed", 1, "--out", "r.parquet")[0] == 0
+    code, _, said = invoke("estimate", "r.parquet", "--joint", "coin,closest", "--out", "t.csv")
+    assert (code, invoke.error.value, Path("t.csv").exists()) == (2, "closest", False), said

@@ -1,13 +1,16 @@
 """Files whose columns have different types of numbers: each value is that of its own file."""
 
+import itertools
+
 import duckdb
 import numpy as np
 import pytest
+from refusals import refused
 
-from rrjax.io import Source, count_reports
-from rrjax.io.database import connect
+from rrjax.io import DataError, Source, count_reports, read_values
+from rrjax.io.database import connect, spelling
 from rrjax.io.rounds import read_users
-from rrjax.io.rows import read_covariate
+from rrjax.io.rows import read_cells, read_covariate
 from rrjax.io.scan import selected
 
 PAIRS = {
@@ -44,6 +47,65 @@ def test_numbers_of_other_types_are_not_rounded(tmp_path, pair, order):
     with connect() as connection:
         kept = connection.execute(selected(connection, source, ["x"])).fetchall()
     assert sorted(float(value) for (value,) in kept) == numbers
+
+
+ALIKE = {
+    "0.1": ["0.1::FLOAT", "0.1::DOUBLE", "0.10::DECIMAL(5,2)", "0.100::DECIMAL(38,3)", "'0.10'"],
+    "7": ["7::TINYINT", "7::UBIGINT", "7::FLOAT", "7.00::DECIMAL(4,2)", "'7'", "7::UHUGEINT"],
+    "2026-11-28": ["DATE '2026-11-28'", "TIMESTAMP '2026-11-28'", "TIMESTAMPTZ '2026-11-28 00:00:00+00'"],
+    "2026-11-28 07:30:00": ["TIMESTAMP '2026-11-28 07:30:00'", "TIMESTAMPTZ '2026-11-28 07:30:00+00'"],
+}
+
+
+@pytest.mark.parametrize("label", ALIKE)
+def test_one_value_of_several_types_is_one_level(tmp_path, label):
+    files = [str(tmp_path / f"{place}.parquet") for place in range(len(ALIKE[label]))]
+    with connect() as connection:
+        for value, file in zip(ALIKE[label], files, strict=True):
+            connection.sql(f"SELECT {value} AS x, {file!r} AS y").write_parquet(file)
+    for group in (*itertools.permutations(files, 2), files):
+        cells = [cell for (cell,) in read_cells(Source(group, column="x"), ["x"])]
+        assert len(cells) == len(group)
+        assert len({spelling(cell) for cell in cells}) == 1
+        assert cells[0].rstrip("0").rstrip(".") == label.rstrip("0")
+
+
+@pytest.mark.parametrize("types", [["DECIMAL(5,2)"], ["DECIMAL(5,2)", "DECIMAL(6,3)"], ["DOUBLE", "FLOAT"], ["DOUBLE"]])
+def test_a_category_that_is_a_number_is_found_by_its_value(tmp_path, types):
+    files = [str(tmp_path / f"{place}.parquet") for place in range(len(types))]
+    for kind, file in zip(types, files, strict=True):
+        duckdb.sql(f"SELECT unnest([0.1, 0.2, 0.1])::{kind} AS x, {file!r} AS y").write_parquet(file)
+    source = Source(files, column="x")
+    for domain in (["0.10", "0.20"], ["0.1", "0.2"], ["0.1", "0.20"]):
+        assert count_reports(source, domain).counts.tolist() == [2 * len(types), len(types)]
+        assert read_values(source, domain).indices.tolist() == [0, 1, 0] * len(types)
+    with refused(error=DataError, column="x"):
+        count_reports(source, ["0.1", "0.10", "0.2"])
+    duckdb.sql("SELECT unnest(['0.1', '0.10']) AS x").write_parquet(files[0])  # as texts they are two
+    assert count_reports(Source(files[:1], column="x"), ["0.1", "0.10"]).counts.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("types", [["BIGINT", "UBIGINT"], ["UBIGINT", "BIGINT"]])
+@pytest.mark.parametrize("small", ["TINYINT", "INTEGER"])
+def test_large_integers_beside_unsigned_ones_are_kept_exactly(tmp_path, types, small):
+    numbers = [2**60 + 1, 2**60 + 3, 5]
+    files = [str(tmp_path / f"{place}.parquet") for place in range(3)]
+    for kind, number, file in zip([*types, small], numbers, files, strict=True):
+        duckdb.sql(f"SELECT {number}::{kind} AS x").write_parquet(file)
+    kept = str(tmp_path / "kept.parquet")
+    with connect() as connection:
+        connection.sql(selected(connection, Source(files), ["x"])).write_parquet(kept)
+    assert [int(each) for (each,) in duckdb.sql(f"SELECT k0 FROM '{kept}'").fetchall()] == numbers
+    assert sorted(read_users(Source(kept), "k0").tolist()) == sorted(map(str, numbers))
+
+
+def test_lists_beside_texts_are_kept_as_texts(tmp_path):
+    files = [str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet")]
+    duckdb.sql("SELECT [1, 2] AS x").write_parquet(files[0])
+    duckdb.sql("SELECT 'a' AS x").write_parquet(files[1])
+    with connect() as connection:
+        kept = connection.sql(selected(connection, Source(files), ["x"])).fetchall()
+    assert kept == [("[1, 2]",), ("a",)]
 
 
 @pytest.mark.parametrize("other", ["1::INTEGER", "1::FLOAT", "1.0::DECIMAL(4,1)", "1::DECIMAL(38,0)"])
