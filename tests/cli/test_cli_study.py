@@ -71,7 +71,9 @@ def settled(invoke, monkeypatch):
 
 
 @pytest.fixture
-def own(tmp_path):
+def own(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # that of another test, of the same process
     (tmp_path / "own.toml").write_text(TOML)
     (tmp_path / "mine.py").write_text(MODULE)
     return tmp_path / "own.toml"

@@ -1,5 +1,7 @@
 """What is given to a question, in all its forms; and what cannot be."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -140,3 +142,23 @@ def test_what_cannot_be_is_an_error_of_an_argument(colours, ask):
 def test_a_question_of_another_kind_names_those_that_can_be_asked(colours, question):
     with pytest.raises(NoSuchQuestion, match="shares, mean"):
         getattr(colours, question)
+
+
+@pytest.mark.full  # two kinds of reports
+def test_levels_that_look_alike_are_one_wherever_they_are_named(tmp_path):
+    """As within a column: 1 is 1.0, and é is é in both forms of Unicode."""
+    (tmp_path / "two.csv").write_text("said,die\n" + "0,1\n1,2.0\n0,1.0\n1,2\n1,1\n0,2\n" * 50)
+    given = {"column": "said", "domain": "0:1", "mechanism": "cheating-detection"}
+    given["parameters"] = {"forced": [0.25, 0.75]}
+    reports = rrjax.read(tmp_path / "two.csv", **given, sample="die=1,2")
+    assert reports.counts.tolist() == [[50, 100], [100, 50]]
+    assert np.bincount(reports.samples).tolist() == [150, 150]
+    assert rrjax.read(tmp_path / "two.csv", **given, sample="die=1.0,2.0").counts.tolist() == reports.counts.tolist()
+
+    cafes = [unicodedata.normalize(form, "café") for form in ("NFC", "NFD")]
+    (tmp_path / "places.csv").write_text("a,place\n" + f"no,{cafes[0]}\nyes,{cafes[0]}\nno,bar\n" * 20)
+    answers = rrjax.read(tmp_path / "places.csv", column="a", epsilon=1.0, domain=["no", "yes"])
+    values = [answers.by("place", group="yes", population={name: 1, "bar": 3}).columns["value"][-1] for name in cafes]
+    assert values[0] == values[1]
+    with refused("population"):
+        answers.by("place", group="yes", population={**dict.fromkeys(cafes, 1), "bar": 3})
