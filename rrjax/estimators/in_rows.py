@@ -111,9 +111,11 @@ def own_in_rows(function: Callable[..., Any]) -> Callable[[Collections], Array] 
     `max` of `given.rows`, for arrays that are zero in cells that are not used.
     """
     own = getattr(function, "in_rows", None)
-    # `functools.wraps` copies the attribute to functions that compute something else; `jax.jit` computes the same.
-    copied = own is not None and getattr(getattr(function, "__wrapped__", None), "in_rows", None) is own
-    return None if copied and not isinstance(function, jax.stages.Wrapped) else own
+    inner: Any = getattr(function, "__wrapped__", None)
+    if own is None or getattr(inner, "in_rows", None) is not own:
+        return own
+    # `functools.wraps` has copied it to a function that computes something else; `jax.jit` computes the same.
+    return own_in_rows(inner) if isinstance(function, jax.stages.Wrapped) else None
 
 
 class Errors(NamedTuple):

@@ -97,8 +97,8 @@ def compliance(
 
     Returns:
         A `ComplianceEstimate`. All NaN for unusable counts; the share is NaN if nobody complies. In float32, shares of
-            a kind below about 1e-5 are rounding, and are taken for zero, unless those who do not comply always say no:
-            then every share that the counts can show is. `jit`, `vmap`.
+            a kind below 8e-6 are rounding, and are taken for zero; where those who do not comply always say no, only
+            their own is. `jit`, `vmap`.
 
     Raises:
         ValueError: A wrong shape, counts that are not integers, a level outside (0, 1), or a design whose parameters do
@@ -298,10 +298,10 @@ def _maximum(survey: _Survey, region: Region) -> _Maximum:
     corners, walls = (jnp.asarray(part, survey.yes.dtype) for part in (region.corners, region.walls))
     number = survey.said + survey.denied
     inverse, shares = _inverse(survey.yes), jnp.append(survey.said / number, 1)
-    inner, rounding = matmul(inverse, shares), 64 * jnp.finfo(shares.dtype).eps * matmul(jnp.abs(inverse), shares)
+    inner, size = matmul(inverse, shares), matmul(jnp.abs(walls), matmul(jnp.abs(inverse), shares))
     edges = jnp.stack([survey.along(corners[first], corners[second]) for first, second in region.sides])
     values = jax.vmap(survey.value)(edges)
-    inside = jnp.all(matmul(walls, inner) > matmul(jnp.abs(walls), rounding))
+    inside = jnp.all(matmul(walls, inner) > 64 * jnp.finfo(inner.dtype).eps * jnp.minimum(size, 1))
     point = jnp.where(inside, inner, edges[jnp.argmax(values)])
     misfit = jnp.where(inside, 0, jnp.maximum(-2 * jnp.max(values), 0))
     said = survey.said + jnp.clip(number * matmul(survey.yes, point) - survey.said, -0.5, 0.5)

@@ -205,8 +205,15 @@ def settled_domain(chosen: Scan, domain: Domain | None) -> tuple[Domain | None, 
     known = domain if metadata is None else replace(metadata.domain, sources=() if domain is None else domain.sources)
     if known is not None:
         check_header(chosen, known.has)
-        check_missing(chosen, known.has, numbers=known.is_range)
+        check_missing(chosen, _has(known, chosen), numbers=known.is_range)
     return known, domain is None if metadata is None else metadata.domain_from_data
+
+
+def _has(domain: Domain, chosen: Scan) -> Callable[[str], bool]:
+    """Whether a domain has a text; in a column of numbers by its value."""
+    if chosen.kind != "number" or domain.is_range:
+        return domain.has
+    return lambda token: domain.has(token) or number_of(token) in {*map(number_of, domain.listed or ())} - {None}
 
 
 def check_missing(chosen: Scan, has: Callable[[str], bool], *, numbers: bool) -> None:

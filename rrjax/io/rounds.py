@@ -101,6 +101,13 @@ def numbers_in(name: str) -> set[Decimal]:
     return {Decimal(re.sub("[,\u066b]", ".", text)) for text in texts}
 
 
+def time_of(name: str) -> str:
+    """The text of a time as that of UTC without a zone, or as its day at midnight; other texts unchanged."""
+    if time := re.fullmatch(_TIME, name):
+        return time[1] if time[2] == "00:00:00" else time[1] + " " + time[2]
+    return name
+
+
 def letters_of(name: str, *, numbers: bool = False) -> str:
     """The letters and digits of an id, without capitals; a time at midnight is its day, and UTC needs no zone.
 
@@ -114,8 +121,7 @@ def letters_of(name: str, *, numbers: bool = False) -> str:
     """
     if name.isalnum():  # the usual case
         return name.casefold()
-    if time := re.fullmatch(_TIME, name):
-        name = time[1] if time[2] == "00:00:00" else time[1] + " " + time[2]
+    name = time_of(name)
     parts = re.split(r"(?<=[0-9])[\W_]+(?=[0-9])", name) if numbers else [name]
     return "-".join("".join(filter(_is_letter, each.casefold())) for each in parts)
 
@@ -291,7 +297,7 @@ _DAMAGED = (
 
 def _sum_of(record: Mapping[str, Any], users: Any, keys: Any, seeds: Any, answers: Any) -> str:
     """A hash of all that a memo holds: Parquet has no checksum of its own, and one byte may be a user's ε∞."""
-    digest = hashlib.blake2b(json.dumps(record, ensure_ascii=False).encode(), digest_size=16)
+    digest = hashlib.blake2b(json.dumps(record).encode(), digest_size=16)
     digest.update("\0".join(map(str, users)).encode())
     for column in (keys, seeds, answers):
         column = np.asarray(column)

@@ -222,29 +222,27 @@ def _alike(columns: list[tuple[str, Kind, str]]) -> tuple[Kind, list[str]]:
     """The kind of a column in all relations and its expressions of that kind: text if no type of numbers has them all.
 
     DuckDB would join DECIMAL(38,0) and DECIMAL(10,2) as the former, DECIMAL and FLOAT as FLOAT, which round, and
-    UHUGEINT with others as less. What is one value is one text: 0.1 is that of FLOAT and of DOUBLE and 0.10 of DECIMAL,
-    a day the time at which it begins, and times without a zone are of UTC.
+    UHUGEINT with others as less.
     """
     kinds: set[Kind] = {kind for _, kind, _ in columns}
     types = {type_name for _, _, type_name in columns}
     if kinds == {"number"} and len(types) > 1 and (joint := _joint_type(types)) is not None:
         return "number", [_cast(own, type_name, joint) for own, _, type_name in columns]
-    if kinds == {"text"} and len(types) > 1 and any(map(_is_time, types)):
-        return "text", [rf"regexp_replace({own}, '( 00:00:00)?([+]00)?$', '')" for own, _, _ in columns]
     if len(kinds) == 1 and (len(types) == 1 or not (kinds == {"number"} or "UHUGEINT" in types)):
         return kinds.pop(), [own for own, _, _ in columns]
     texts = [(text(kind, own), kind) for own, kind, _ in columns]
     # Data frames write a missing number as NaN, which is no text. (`isnan` is false of some that Parquet files hold.)
     texts = [f"CASE WHEN {one} NOT IN {NAN} THEN {one} END" if kind == "number" else one for one, kind in texts]
-    return "text", [without_zeros(one) for one in texts] if "number" in kinds else texts
+    # Decimals of several scales, of which 1.50 is 1.5.
+    return "text", [without_zeros(one) for one in texts] if kinds == {"number"} else texts
 
 
 def _cast(own: str, type_name: str, joint: str) -> str:
-    return f"CAST(CAST({own} AS VARCHAR) AS DOUBLE)" if type_name == "FLOAT" else f"CAST({own} AS {joint})"
-
-
-def _is_time(type_name: str) -> bool:
-    return type_name == "DATE" or type_name.startswith("TIMESTAMP")
+    """A number as one of another type; a fraction that is a FLOAT as the number that its text is, such as 0.1."""
+    cast = f"CAST({own} AS {joint})"
+    if type_name != "FLOAT":
+        return cast
+    return f"CASE WHEN {own} = trunc({own}) THEN {cast} ELSE CAST(CAST({own} AS VARCHAR) AS {joint}) END"
 
 
 def _joint_type(types: Iterable[str]) -> str | None:
@@ -509,7 +507,7 @@ def _typed(files: tuple[str, ...], schema: list[tuple[str, str]], read: str) -> 
         elif _is_nested(type_name):
             columns.append((name, f"c{index}", "nested", type_name))
         else:
-            columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text", type_name))
+            columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text", "VARCHAR"))
     return _Relation(files, _numbered(len(schema), read), columns)
 
 

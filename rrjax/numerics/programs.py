@@ -54,17 +54,16 @@ def compiling_by(compiler: Compiler) -> Iterator[None]:
         _compilers.remove(compiler)
 
 
-def compiling(
+def compiled(
     key: tuple[Any, ...] | None,
     function: Callable[..., Any],
     given: tuple[Any, ...],
     work: int,
     devices: Sequence[Any],
-) -> Callable[[], Compiled]:
-    """What compiles a function, in any thread, for arguments of these types: by the compiler of this process, if any.
+) -> Compiled:
+    """A function, compiled for arguments of these types: by the compiler of this process, if there is one.
 
-    The key names the function, and all that it contains, in every process alike; without one it is not kept. A function
-    that is not kept is traced here, under the settings of JAX that this thread has.
+    The key names the function, and all that it contains, in every process alike; without one it is not kept.
     """
 
     def lower(suffix: str) -> Lowered:
@@ -75,10 +74,10 @@ def compiling(
         return jax.jit(named).lower(*given)
 
     if key is None or not _compilers:
-        return partial(compile_, lower(""), devices[0].platform, work)
+        return compile_(lower(""), devices[0].platform, work)
     leaves, structure = jax.tree.flatten(given)
     types = [(kind.shape, kind.dtype.name, kind.weak_type) for kind in map(jax.typeof, leaves)]
-    return partial(_compilers[-1], (*key, pickle.dumps(structure), *types), lower, work, devices)
+    return _compilers[-1]((*key, pickle.dumps(structure), *types), lower, work, devices)
 
 
 def program(function: Callable[..., R], static_argnums: tuple[int, ...] = ()) -> Callable[..., R]:
@@ -104,7 +103,7 @@ def program(function: Callable[..., R], static_argnums: tuple[int, ...] = ()) ->
             return jitted(*new, *static)
 
         bound.__name__ = name[1]
-        return compiling((*name, static), bound, traced, 0, [device])()(*traced)
+        return compiled((*name, static), bound, traced, 0, [device])(*traced)
 
     return call
 

@@ -498,7 +498,7 @@ def read_regression_rows(
         int((answered & lacking).sum()),
         [dataclasses.replace(each, reports=each.reports[kept]) for each in chosen],
         kept,
-        [note for each in known for note in levels_alike(each.name, each.levels or ())],
+        [note for each in used for note in levels_alike(each.name, each.levels or ())],
     )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import shlex
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +19,7 @@ from rrjax.data.arguments import float_dtype
 from rrjax.data.errors import DataError, for_commands, option, refusal
 from rrjax.data.mechanism_parameters import Rates
 from rrjax.data.mixture import Mixture
-from rrjax.data.number_text import NUMBER
+from rrjax.data.number_text import NUMBER, plain
 from rrjax.data.tally import Tally
 from rrjax.estimators.catalogue import Estimator
 from rrjax.estimators.whole_reports import MAX_CATEGORIES
@@ -26,6 +27,7 @@ from rrjax.io.database import spelling
 from rrjax.io.domain import Domain
 from rrjax.io.labels import MISSING
 from rrjax.io.read import CountedReports
+from rrjax.io.rounds import time_of
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.source import FrameSource, Source, changed
@@ -405,14 +407,20 @@ def written_alike(domain: Domain, from_data: bool, *, named: bool = True) -> lis
     labels = domain.listed or ()
     if len(labels) > MOST_LISTED:
         return []
-    keys = [spelling(label).casefold() if from_data else spelling(label) for label in labels]
+    keys = [_likeness(label) if from_data else spelling(label) for label in labels]
     return _one_in_two_ways(keys, labels, "categories", "answer", named)
 
 
 def levels_alike(column: str | None, levels: Iterable[str]) -> list[str]:
     """A warning about levels of a public column that may be one."""
     levels = [*dict.fromkeys(levels)]
-    return _one_in_two_ways([each.casefold() for each in levels], levels, f"levels of {column!r},", "level")
+    return _one_in_two_ways([*map(_likeness, levels)], levels, f"levels of {column!r},", "level")
+
+
+def _likeness(label: str) -> str:
+    """What texts of one value have in common, in files of several types: 0.10 is 0.1, and midnight the day."""
+    label = spelling(label)
+    return str(Decimal(plain(label)).normalize()) if re.fullmatch(NUMBER, label) else time_of(label).casefold()
 
 
 def _one_in_two_ways(keys, labels, what, one, named=True):

@@ -25,6 +25,7 @@ from rrjax.reports.functionals import (
     read_weights,
     rows_of_levels,
 )
+from rrjax.reports.reports import levels_alike
 
 FEW_DEGREES = 20
 """Degrees of freedom below which unequal clusters make intervals too short."""
@@ -100,7 +101,9 @@ class Surveyed:
                 sample.weights
             )
             raise io.DataError.at(source.files()[0], problem, column=sample.weights or by)
-        notes, degrees = [], sampling.degrees(sampling.weights > 0)
+        designed = [read[argument] for argument in ("strata", "clusters") if argument in read]
+        notes = [note for each in designed for note in levels_alike(each.name, each.levels or ())]
+        degrees = sampling.degrees(sampling.weights > 0)
         if number := int((sampling.weights[there[kept]] == 0).sum()):
             notes.append(f"{form.number(number, 'row has', 'rows have')} a weight of zero: no estimate is about them.")
         if sample.clusters is not None and degrees < FEW_DEGREES:

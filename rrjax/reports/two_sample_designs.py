@@ -368,7 +368,7 @@ def _parsed(text: str) -> tuple[str, str, str]:
         levels = [each.strip() for each in next(csv.reader([listed], skipinitialspace=True), [])]
     except csv.Error:  # several lines
         levels = []
-    if not column or len(levels) != 2 or levels[0] == levels[1]:
+    if not column or len(levels) != 2 or spelling(levels[0]) == spelling(levels[1]):
         problem = f"{option('sample')} {text}: give COLUMN=FIRST,SECOND, such as question=sensitive,anchor"
         raise refusal("sample", problem, value=text)
     return column, levels[0], levels[1]

@@ -94,8 +94,9 @@ class Checkpoint:
         self.computed = False
         self.folder = folder / "checkpoint"
         # Arrays of parts are in this order, which JSON with sorted keys does not keep.
-        ordered = ("estimators", "metrics", "distributions", "users")
-        description = description | {"order": [list(description[name]) for name in ordered if description.get(name)]}
+        order = [list(description.get(name) or ()) for name in ("estimators", "metrics")]
+        populations = [*(description.get("distributions") or description.get("users") or ())]
+        description = description | {"order": order + [populations] * (len(populations) > 1)}
         self.study = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         make_folder(self.folder)
         sweep(self.folder, _ABANDONED_AFTER_SECONDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -26,8 +25,8 @@ from rrjax.study.mechanisms import Collecting, JointCounts, estimate
 if TYPE_CHECKING:
     from rrjax.study.study import Study
 
-RANDOM = "threefry2x32"
-"""The generator of the keys of a run."""
+KIND_OF_KEYS = "threefry2x32"
+"""The generator of random numbers of a run, whatever JAX's default is."""
 
 
 def decomposes(study: Study) -> bool:
@@ -105,8 +104,8 @@ def abstract_tally(factory: MechanismFactory, num_categories: int, known: float 
 
 
 def abstract_key() -> jax.ShapeDtypeStruct:
-    """A key such as runs have, whatever generator of random numbers is JAX's default."""
-    return jax.eval_shape(partial(jax.random.key, impl=RANDOM), 0)
+    """A key such as those of a run."""
+    return jax.eval_shape(partial(jax.random.key, impl=KIND_OF_KEYS), 0)
 
 
 class Call(NamedTuple):
@@ -120,19 +119,6 @@ class Call(NamedTuple):
     words: str = ""
     """What it is given, for a message."""
     in_rows: bool = False
-
-    @property
-    def several(self) -> tuple[Any, ...]:
-        """What it is given, of two collections, for `jax.vmap`."""
-
-        def of_two(leaf: Any) -> jax.ShapeDtypeStruct:
-            weak = getattr(leaf, "weak_type", False)
-            return jax.ShapeDtypeStruct((2, *leaf.shape), leaf.dtype, weak_type=weak)
-
-        return jax.tree.map(of_two, self.given)
-
-
-_KINDS = {"estimators": "estimator", "metrics": "metric", "mechanism": "mechanism"}
 
 
 def calls_of(study: Study, num_categories: int, mechanisms: Iterable[str] | None = None) -> Iterator[Call]:
@@ -184,23 +170,11 @@ def _in_rows(own, counts, num_users, epsilon):
 
 def check_functions(study: Study, num_categories: int) -> None:
     """Checks the mechanisms, estimators and metrics of a study by tracing them."""
-    for call in calls_of(study, num_categories):
-        argument, label, function, given, words, _ = call
+    for argument, label, function, given, words, _ in calls_of(study, num_categories):
         if argument == "estimators":
             _check_estimator(label, function, (num_categories,), words, given)
         elif argument == "metrics":
             _check_metric(label, function, given)
-        if not is_of_rrjax(getattr(study, argument)[label]):
-            _check_several(call)
-
-
-def _check_several(call: Call) -> None:
-    """Refuses what cannot be computed for many collections at once."""
-    try:
-        jax.eval_shape(jax.vmap(call.function), *call.several)
-    except Exception as error:
-        what = f"{_KINDS[call.argument]} {call.label!r}"
-        raise refusal(call.argument, f"{what} failed under jax.vmap: {_words_of(error)}", call.label) from error
 
 
 def check_in_rows(study: Study) -> None:
@@ -238,12 +212,6 @@ def _check_estimator(
             f"it returned {_returned(theta)}",
             label,
         )
-
-
-def is_of_rrjax(function: Any) -> bool:
-    """Whether rrjax has a function or class under its name."""
-    module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
-    return module.split(".")[0] == "rrjax" and getattr(sys.modules.get(module), name, None) is function
 
 
 def _words_of(error: Exception) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from secrets import token_hex
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from rrjax.estimators.in_rows import own_in_rows
-from rrjax.study.functions import Call, calls_in_rows, calls_of, is_of_rrjax
+from rrjax.study.functions import Call, calls_in_rows, calls_of
 
 if TYPE_CHECKING:
     from rrjax.study.study import Study
@@ -47,7 +48,7 @@ def identities_of(
         (argument, label): hashlib.sha256()
         for argument, labelled in functions.items()
         for label, function in labelled.items()
-        if function is not None and not is_of_rrjax(function)
+        if function is not None and not _is_of_rrjax(function)
     }
 
     for argument, label in own:
@@ -71,15 +72,6 @@ def identities_of(
     }
 
 
-def settings_of_jax() -> dict[str, Any]:
-    """JAX's settings in this thread that change what rrjax's own functions compute, where they are not the defaults."""
-    defaults = {
-        "jax_threefry_partitionable": True,
-        "jax_default_matmul_precision": None,
-    }
-    return {name: getattr(jax.config, name) for name, usual in defaults.items() if getattr(jax.config, name) != usual}
-
-
 def calling_python(functions: Mapping[str, Mapping[str, str]]) -> list[str]:
     """The labels of the functions that call Python for a value."""
     return [label for each in functions.values() for label, name in each.items() if name.endswith(CALLS_PYTHON)]
@@ -92,18 +84,23 @@ def unlike_others(functions: Mapping[str, Mapping[str, str]]) -> object:
 
 def _text_of(call: Call) -> str:
     """The text of a call's program, of several collections at once, as in tiles; empty if it cannot be traced."""
+    several = jax.tree.map(lambda leaf: _abstract((2, *leaf.shape), leaf), call.given)
     alone = call.function, call.given
-    for function, given in [alone] if call.in_rows else [(jax.vmap(call.function), call.several), alone]:
+    for function, given in [alone] if call.in_rows else [(jax.vmap(call.function), several), alone]:
         with contextlib.suppress(Exception):
             # JAX remembers what it traced of a function, and would not read globals anew: this one is new.
             return jax.jit(lambda *arguments, of=function: of(*arguments)).lower(*given).as_text()
     return ""
 
 
+def _abstract(shape: tuple[int, ...], leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
+
+
 def _trace_anew(function: Any) -> None:
     """What `jax.jit` knows of a function would hide that a global, or an object that it holds, is another one now."""
     for layer in _layers(function):
-        if hasattr(layer, "clear_cache") and not is_of_rrjax(layer):  # whose compiled programs others use
+        if hasattr(layer, "clear_cache") and not _is_of_rrjax(layer):  # whose compiled programs others use
             layer.clear_cache()
 
 
@@ -121,3 +118,9 @@ def _name_of(function: Any) -> str:
     *_, function = _layers(function)
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def _is_of_rrjax(function: Any) -> bool:
+    """Whether rrjax has a function or class under its name."""
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
+    return module.split(".")[0] == "rrjax" and getattr(sys.modules.get(module), name, None) is function

@@ -23,9 +23,10 @@ from rrjax import simulate
 from rrjax.data.arguments import float_dtype
 from rrjax.estimators import metrics
 from rrjax.estimators.em import Acceleration
-from rrjax.numerics.programs import compiling
+from rrjax.numerics.programs import compiled
+from rrjax.numerics.settings import carried
 from rrjax.study.arguments import integer
-from rrjax.study.functions import RANDOM
+from rrjax.study.functions import KIND_OF_KEYS
 from rrjax.study.study import Study
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def convergence(
     import xarray as xr
 
     settings = [(s, integer("num_users", n), e) for s in zipf for n in num_users for e in epsilon]
-    key, dtype = jax.random.key(seed, impl=RANDOM), float_dtype()
+    key, dtype = jax.random.key(seed, impl=KIND_OF_KEYS), float_dtype()
     cells, longest = len(settings) * num_categories, max(steps.values())
     shares = {s: simulate.zipf(num_categories, s) for s in zipf}
     epsilons = np.array([e for _, _, e in settings], dtype)
@@ -145,7 +146,7 @@ def convergence(
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
 
         def program(name: Hashable, work: int, function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
-            future = pool.submit(compiling(("convergence", name), function, given, work, jax.devices()[:1]))
+            future = pool.submit(carried(compiled), ("convergence", name), function, given, work, jax.devices()[:1])
             return lambda *given: future.result()(*given)
 
         draw = program("draw", cells, simulate.counts, key, shares[zipf[0]], np.int32(1), epsilons[0])

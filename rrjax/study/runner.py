@@ -6,10 +6,11 @@ import importlib.metadata
 import itertools
 import json
 import os
+import threading
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,7 @@ import rrjax
 from rrjax.data.errors import check_installed
 from rrjax.estimators.catalogue import METRICS
 from rrjax.numerics import programs
+from rrjax.numerics.settings import carried, unusual_settings
 from rrjax.study import tile
 from rrjax.study.arguments import Progress, RunOptions, refusal
 from rrjax.study.checkpoint import (
@@ -35,7 +37,6 @@ from rrjax.study.checkpoint import (
     shared,
 )
 from rrjax.study.functions import check_functions, check_in_rows, decomposes, metrics_of_seeds
-from rrjax.study.identity import settings_of_jax
 from rrjax.study.row_tile import UNOPTIMIZED_TILES, RowTile, shapes_in_rows, sizes_of
 from rrjax.study.tile import Outputs, Shape, Tile
 
@@ -48,8 +49,10 @@ _BATCH = 2**24
 """Collections × categories that a device computes in a batch: about a second on a CPU."""
 
 _MAX_PROGRAMS = 32
-_programs: dict[Any, tuple[Any, int]] = {}
-"""Compiled programs, and the bytes of a batch on a device: the same study with other seeds or users starts at once."""
+_programs: dict[Any, Any] = {}
+"""Compiled programs, so that the same study with other seeds or users starts at once."""
+_locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
+"""One for each program, while it is compiled."""
 
 
 class _Run(NamedTuple):
@@ -63,8 +66,6 @@ class _Run(NamedTuple):
     checkpoint: Checkpoint | None
     pool: ThreadPoolExecutor
     """Compiles."""
-    compiling: dict[Any, Future[tuple[Any, int]]]
-    """The programs of this run, which groups may share."""
     device: ThreadPoolExecutor
     """Computes, one batch after the other."""
 
@@ -88,7 +89,7 @@ def run(study: Study, options: RunOptions) -> xr.Dataset:
 
     held = nullcontext() if checkpoint is None else closing(checkpoint)
     with held, ThreadPoolExecutor(max_workers=os.cpu_count()) as pool, ThreadPoolExecutor(max_workers=1) as device:
-        common = _Run(study, options.seed, mesh, options.batch_size, memory, checkpoint, pool, {}, device)
+        common = _Run(study, options.seed, mesh, options.batch_size, memory, checkpoint, pool, device)
         groups = [_Group(common, *group) for group in itertools.product(study.labels, study.num_categories)]
         for group in groups:
             group.compile(max(each.length for each in groups), sum(each.total for each in groups))
@@ -141,7 +142,7 @@ def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
     """All settings that determine the results."""
     return (
         study.describe()
-        | settings_of_jax()
+        | unusual_settings()
         | {
             "seed": seed,
             "precision": tile.float_dtype().name,
@@ -206,7 +207,7 @@ class _Group:
     """The finished and the remaining batches of one K and one mechanism."""
 
     def __init__(self, run: _Run, mechanism: str | None, num_categories: int) -> None:
-        self.study, self.seed, mesh, batch_size, self.memory, checkpoint, self.pool, self.compiling, self.device = run
+        self.study, self.seed, mesh, batch_size, self.memory, checkpoint, pool, self.device = run
         self.mesh, self.checkpoint = mesh, checkpoint
         self.platform = mesh.devices.flat[0].platform
         self.tile = tile_of(self.study, num_categories, self.platform, mechanism)
@@ -222,7 +223,8 @@ class _Group:
         self.batch = min(share, max(1, _BATCH // self.tile.cells) if batch_size is None else batch_size)
         # Without an axis of length one XLA may round differently.
         self.length = max(2, self.batch)
-        self.compiled: Future[tuple[Any, int]] | None = None
+        self.pool = pool
+        self.compiled: Future | None = None
 
     @property
     def has_batches(self) -> bool:
@@ -264,10 +266,10 @@ class _Group:
         else:
             work = self.total
         if self.has_batches:
-            self.compiled = self._compiled(work)
+            self.compiled = self.pool.submit(carried(self._compile), work)
 
-    def _compiled(self, work: int) -> Future[tuple[Any, int]]:
-        """The program, traced in this thread, which has the caller's settings of JAX, and compiled in another one."""
+    def _compile(self, work):
+        study, shape = self.study, self.shape
         self.tables = jax.tree.map(lambda array: self._put(array, self._sharding()), self.tile.tables())
         arguments = self._arguments(0, 1)
         known = (
@@ -275,32 +277,23 @@ class _Group:
             tuple(programs.options_of(work).items()),
             self.mesh,
             tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)),
-            tuple(settings_of_jax().items()),
+            tuple(unusual_settings().items()),
         )
-        if known not in self.compiling:
-            if (kept := _programs.get(known)) is not None:
-                self.compiling[known] = self.pool.submit(lambda: kept)
-            else:
-                function, devices = tile.program(self.tile.function(), self.mesh), list(self.mesh.devices.flat)
-                begun = programs.compiling(self.tile.kept_identity(), function, arguments, work, devices)
-                self.compiling[known] = self.pool.submit(self._compile, known, begun)
-        return self.compiling[known]
-
-    def _compile(self, known: Any, begun: Callable[[], Any]) -> tuple[Any, int]:
-        compiled = begun()
-        if len(_programs) >= _MAX_PROGRAMS:
-            _programs.pop(next(iter(_programs)), None)
-        return _programs.setdefault(known, (compiled, self._needed(compiled)))
-
-    def _program(self) -> Any:
-        """The compiled program; refuses a batch that needs more than the memory."""
-        assert self.compiled is not None
-        compiled, on_each = self.compiled.result()
+        with _locks[known]:  # the groups of a program for all K wait for the first one
+            compiled, on_each = _programs.get(known, (None, 0))
+            if compiled is None:
+                function = tile.program(self.tile.function(), self.mesh)
+                devices = list(self.mesh.devices.flat)
+                compiled = programs.compiled(self.tile.kept_identity(), function, arguments, work, devices)
+                if len(_programs) >= _MAX_PROGRAMS:
+                    _programs.pop(next(iter(_programs)), None)
+                on_each = self._needed(compiled)
+                _programs[known] = compiled, on_each
         needed = on_each * len(self.mesh.local_devices)
-        results = _size_of_results(self.study)
+        results = _size_of_results(study)
         if results + needed > self.memory:
-            place = f"K = {self.shape.num_categories:,}"
-            place += "" if self.shape.mechanism is None else f", {self.shape.mechanism}"
+            place = f"K = {shape.num_categories:,}"
+            place += "" if shape.mechanism is None else f", {shape.mechanism}"
             raise refusal(
                 "memory",
                 f"{place}: a batch of {self.batch} tiles on each of {self.mesh.size} devices "
@@ -337,13 +330,13 @@ class _Group:
 
     def begin(self) -> _Batch:
         """Begins to compute the next batch."""
-        program = self._program()
+        assert self.compiled is not None
         start = self.begun
         self.begun = min(
             start + self.batch * self.mesh.size, self.shape.num_tiles, *(at for at in self.known if at > start)
         )
         # In a thread: programs with loops whose turns depend on data return when they end, not when they begin.
-        outputs = self.device.submit(program, *self._arguments(start, self.begun))
+        outputs = self.device.submit(self.compiled.result(), *self._arguments(start, self.begun))
         batch = _Batch(start, self.begun, outputs)
         self._use_known()
         return batch

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import jax
@@ -155,7 +156,7 @@ class Study:
     num_seeds: int
     estimand: Estimand
     metrics: Mapping[str, Metric | None]
-    _calls: dict[tuple[str, int], np.ndarray] = dataclasses.field(init=False, repr=False, compare=False)
+    _calls: dict[tuple[str, int, str], np.ndarray] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -289,8 +290,9 @@ class Study:
 
     def _returned(self, name: str, num_categories: int, function: Callable[[int], ArrayLike]) -> np.ndarray:
         """What a function returns: it may draw, and is called once, so that all have the same distribution."""
-        if (place := (name, num_categories)) not in self._calls:
+        if (place := (name, num_categories, float_dtype().name)) not in self._calls:
             self._calls[place] = np.array(function(num_categories))
+            self._calls[place].setflags(write=False)
         return self._calls[place]
 
     @property
@@ -490,16 +492,21 @@ def _with_functions(value: Any, argument: str, path: Path) -> Any:
     )
 
 
+_folders: set[Path] = set()
+"""Those of the studies that were read."""
+
+
 def _function(value: Any, argument: str, path: Path) -> Any:
     if not isinstance(value, str) or ":" not in value:
         return value
     module, _, name = value.partition(":")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    folder = path.resolve().parent
+    _folders.add(folder)
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
     try:
         found = importlib.import_module(module)
-        _check_own_module(found, path)
+        _check_own_modules(found, module, argument, folder)
         function = getattr(found, name)
     except StudyError:
         raise
@@ -510,15 +517,29 @@ def _function(value: Any, argument: str, path: Path) -> Any:
     return function
 
 
-def _check_own_module(module: Any, path: Path) -> None:
-    """Refuses a module that was imported from elsewhere, while one of its name is in the folder of the study's file."""
-    place = path.resolve().parent.joinpath(*module.__name__.split("."))
-    file = next(filter(Path.is_file, (place.with_suffix(".py"), place / "__init__.py")), None)
-    imported = getattr(module, "__file__", None)
-    if file is not None and imported is not None and not file.samefile(imported):
+def _check_own_modules(found: Any, name: str, argument: str, folder: Path) -> None:
+    """Refuses modules that were imported from elsewhere, while some of their names are in the folder of the study.
+
+    These are the module that was asked for, and of those that it names the ones from folders of other studies.
+    """
+    named = [
+        each.__name__ if isinstance(each, ModuleType) else getattr(each, "__module__", None)
+        for each in vars(found).values()
+    ]
+    for each in dict.fromkeys([name, *named]):
+        if not isinstance(each, str) or (imported := getattr(sys.modules.get(each), "__file__", None)) is None:
+            continue
+        place = folder.joinpath(*each.split("."))
+        file = next(filter(Path.is_file, (place / "__init__.py", place.with_suffix(".py"))), None)
+        known = Path(imported)
+        parents = {*known.parents, *known.resolve().parents}
+        if file is None or folder in parents or file.resolve() == known.resolve():
+            continue
+        if each != name and parents.isdisjoint(_folders):
+            continue
         raise refusal(
-            "estimators",
-            f"the module {module.__name__!r} is in {file}, and one of its name is imported from {imported}: rename one "
-            "of them, or read the study in a process of its own",
-            module.__name__,
+            argument,
+            f"the module {each!r} is in {file}, and one of its name is imported from {imported}: rename one of them, "
+            "or read the study in a process of its own",
+            each,
         )

@@ -33,7 +33,7 @@ from rrjax.numerics.sums import expm1_epsilon
 from rrjax.simulate.sampling import Stream
 from rrjax.simulate.sampling.in_rows import TOGETHER, Laws, Users, collect_in_rows
 from rrjax.study.arguments import Configuration
-from rrjax.study.functions import RANDOM, build_mechanism, decomposes, known_epsilon, measures_of
+from rrjax.study.functions import KIND_OF_KEYS, build_mechanism, decomposes, known_epsilon, measures_of
 from rrjax.study.identity import identities_of, unlike_others
 from rrjax.study.mechanisms import Collecting, JointCounts, estimate, of_seeds
 
@@ -160,7 +160,7 @@ class Point(NamedTuple):
 
 def key_of(words: Array, seed: Array, site: int) -> Array:
     """A key of collection number `seed`."""
-    return jax.random.wrap_key_data(jnp.stack(Stream(words[0], words[1]).pair(seed, site)), impl=RANDOM)
+    return jax.random.wrap_key_data(jnp.stack(Stream(words[0], words[1]).pair(seed, site)), impl=KIND_OF_KEYS)
 
 
 def shares_of(users: Array, num_users: Array) -> Array:

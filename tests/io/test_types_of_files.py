@@ -50,10 +50,9 @@ def test_numbers_of_other_types_are_not_rounded(tmp_path, pair, order):
 
 
 ALIKE = {
-    "0.1": ["0.1::FLOAT", "0.1::DOUBLE", "0.10::DECIMAL(5,2)", "0.100::DECIMAL(38,3)", "'0.10'"],
+    "0.1": ["0.1::FLOAT", "0.1::DOUBLE", "0.10::DECIMAL(5,2)", "0.100::DECIMAL(12,3)"],
     "7": ["7::TINYINT", "7::UBIGINT", "7::FLOAT", "7.00::DECIMAL(4,2)", "'7'", "7::UHUGEINT"],
-    "2026-11-28": ["DATE '2026-11-28'", "TIMESTAMP '2026-11-28'", "TIMESTAMPTZ '2026-11-28 00:00:00+00'"],
-    "2026-11-28 07:30:00": ["TIMESTAMP '2026-11-28 07:30:00'", "TIMESTAMPTZ '2026-11-28 07:30:00+00'"],
+    "134217728": ["134217728::FLOAT", "134217728::DOUBLE", "134217728::INTEGER", "'134217728'"],
 }
 
 
@@ -67,7 +66,40 @@ def test_one_value_of_several_types_is_one_level(tmp_path, label):
         cells = [cell for (cell,) in read_cells(Source(group, column="x"), ["x"])]
         assert len(cells) == len(group)
         assert len({spelling(cell) for cell in cells}) == 1
-        assert cells[0].rstrip("0").rstrip(".") == label.rstrip("0")
+        assert float(cells[0]) == float(label)
+
+
+TEXTS = [
+    (["'1.10'", "'1.1'"], "1.2::DOUBLE"),  # two versions, or two users
+    (["'0.10'"], "0.20::DECIMAL(5,2)"),
+    (["TIMESTAMP '2026-01-01'"], "TIMESTAMP_NS '2026-01-02'"),
+    (["'A+00'", "'05:00:00+00'"], "DATE '2026-01-01'"),
+    (["99.90::DECIMAL(5,2)"], "1::INTEGER"),
+]
+
+
+@pytest.mark.parametrize(("values", "other"), TEXTS)
+def test_texts_stay_as_they_are_beside_other_types(tmp_path, values, other):
+    """So a token of missing values, a label of a domain and a kept text are those of each file alone."""
+    files = [str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet")]
+    duckdb.sql(f"SELECT unnest([{', '.join(values)}]) AS x").write_parquet(files[0])
+    duckdb.sql(f"SELECT {other} AS x").write_parquet(files[1])
+    alone = [cell for file in files for cell in read_cells(Source(file, column="x"), ["x"])]
+    assert read_cells(Source(files, column="x"), ["x"]) == alone
+    with connect() as connection:
+        assert connection.execute(selected(connection, Source(files), ["x"])).fetchall() == alone
+    labels = [cell for (cell,) in alone]
+    assert count_reports(Source(files, column="x"), labels).counts.tolist() == [1] * len(labels)
+    first = Source(files, column="x", missing=(labels[0],))
+    assert count_reports(first, [*labels[1:], "other"]).num_missing == 1
+
+
+def test_a_missing_value_that_is_an_answer_is_told_by_its_number(tmp_path):
+    file = str(tmp_path / "0.parquet")
+    duckdb.sql("SELECT unnest([0.1, 0.2])::DECIMAL(5,2) AS x").write_parquet(file)
+    for token in ("0.1", "0.10", "1e-1", ".1"):
+        with refused("missing", error=DataError):
+            count_reports(Source(file, column="x", missing=(token,)), ["0.10", "0.20"])
 
 
 @pytest.mark.parametrize("types", [["DECIMAL(5,2)"], ["DECIMAL(5,2)", "DECIMAL(6,3)"], ["DOUBLE", "FLOAT"], ["DOUBLE"]])

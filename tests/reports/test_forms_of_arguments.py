@@ -162,3 +162,27 @@ def test_levels_that_look_alike_are_one_wherever_they_are_named(tmp_path):
     assert values[0] == values[1]
     with refused("population"):
         answers.by("place", group="yes", population={**dict.fromkeys(cafes, 1), "bar": 3})
+
+
+LOOKING_ALIKE = [("0.1", "0.10"), ("1e-07", "0.0000001"), ("2026-01-01", "2026-01-01 00:00:00"), ("Bar", "bar")]
+
+
+@pytest.mark.parametrize("pair", LOOKING_ALIKE)
+@pytest.mark.full
+def test_clusters_and_strata_that_may_be_one_have_a_warning(pair):
+    """As of files with columns of several types: else their standard errors are too small in silence."""
+    rows = {"a": ["no", "yes"] * 300, "place": [*pair, "other"] * 200}
+    answers = rrjax.read(pytest.importorskip("pandas").DataFrame(rows), column="a", epsilon=1.0, domain=["no", "yes"])
+    for columns in ({"clusters": "place"}, {"strata": "place"}):
+        said = [each for each in answers.statements(group="yes", **columns).warnings if repr(pair[0]) in each]
+        assert [repr(pair[1]) in each for each in said] == [True]
+    rows["place"] = ["1.5", "2.5", "other"] * 200
+    answers = rrjax.read(pytest.importorskip("pandas").DataFrame(rows), column="a", epsilon=1.0, domain=["no", "yes"])
+    assert not [each for each in answers.statements(group="yes", clusters="place").warnings if "1.5" in each]
+
+
+def test_a_sample_is_not_both_samples(tmp_path):
+    (tmp_path / "two.csv").write_text("said,die\n" + "0,1\n1,2\n" * 50)
+    given = {"column": "said", "domain": "0:1", "mechanism": "cheating-detection"}
+    with refused("sample", value="die=1,1.0"):
+        rrjax.read(tmp_path / "two.csv", **given, parameters={"forced": [0.25, 0.75]}, sample="die=1,1.0")

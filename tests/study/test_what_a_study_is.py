@@ -19,6 +19,7 @@ from rrjax.study.functions import abstract_key, build_mechanism
 
 FLAT, STEEP = [0.25] * 4, [0.97, 0.01, 0.01, 0.01]
 USERS = [25] * 4, [97, 1, 1, 1]
+SIZES = "num_categories = 3\nnum_users = 10\nepsilon = 1.0\nzipf = 1.0\n"
 QUICK = {"estimators": "inv", "epsilon": 1.0, "num_seeds": 4, "metrics": "mse"}
 
 
@@ -32,6 +33,10 @@ def test_a_folder_has_its_populations_in_one_order(given, tmp_path):
     exchanged = Study(**QUICK, **rest, **{name: {"b": second, "a": first}})
     with pytest.raises(StudyError, match=r"another study: the order of the labels is .*\"b\", \"a\""):
         exchanged.run(folder=tmp_path)
+
+
+def unchanged_inv(counts, epsilon):
+    return rrjax.inv(counts, epsilon)
 
 
 def halved(num_categories, epsilon):
@@ -96,7 +101,7 @@ def test_a_run_in_the_precision_of_its_thread():
 def test_a_folder_is_of_one_stream_of_random_numbers(tmp_path):
     study = Study(**QUICK, num_categories=4, num_users=100, zipf=1.0)
     study.run(folder=tmp_path)
-    with jax.threefry_partitionable(False), pytest.raises(StudyError, match="jax_threefry_partitionable is false"):
+    with jax.threefry_partitionable(False), pytest.raises(StudyError, match='jax_threefry_partitionable is "False"'):
         study.run(folder=tmp_path)
 
 
@@ -107,7 +112,7 @@ def test_the_default_generator_is_no_part_of_a_study():
 
 
 def test_modules_of_one_name_are_not_confused(tmp_path, monkeypatch):
-    text = 'num_categories = 3\nnum_users = 10\nepsilon = 1.0\nzipf = 1.0\n[estimators]\nmine = "a_module_of_two:own"\n'
+    text = f'{SIZES}[estimators]\nmine = "a_module_of_two:own"\n'
     for folder, factor in (("a", 1), ("b", 2)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "study.toml").write_text(text)
@@ -120,6 +125,51 @@ def test_modules_of_one_name_are_not_confused(tmp_path, monkeypatch):
     with refused("estimators", error=StudyError, value="a_module_of_two"):
         read_study(tmp_path / "b" / "study.toml")
     monkeypatch.delitem(sys.modules, "a_module_of_two")
+
+
+def test_helpers_of_one_name_are_not_confused_either(tmp_path, monkeypatch):
+    for folder, factor in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        text = f'{SIZES}estimators = "inv"\n[metrics]\nmine = "mine_in_{folder}:own"\n'
+        (tmp_path / folder / "study.toml").write_text(text)
+        own = "import a_helper_of_two as helper\n\ndef own(one, other):\n    return helper.FACTOR * one[0]\n"
+        (tmp_path / folder / f"mine_in_{folder}.py").write_text(own)
+        (tmp_path / folder / "a_helper_of_two.py").write_text(f"FACTOR = {factor}\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    read_study(tmp_path / "a" / "study.toml")
+    with refused("metrics", error=StudyError, value="a_helper_of_two"):
+        read_study(tmp_path / "b" / "study.toml")
+    for name in ("a_helper_of_two", "mine_in_a", "mine_in_b"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_package_of_a_module_is_that_of_the_study(tmp_path, monkeypatch):
+    """Beside a file of the same name Python imports the package."""
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("import rrjax\n\nown = rrjax.inv_p\n")
+    (tmp_path / "own_package.py").write_text("import rrjax\n\nown = rrjax.inv\n")
+    text = SIZES + 'estimators = {mine = "own_package:own"}\n'
+    (tmp_path / "study.toml").write_text(text)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert read_study(tmp_path / "study.toml")[0].estimators["mine"] is rrjax.inv_p
+    monkeypatch.delitem(sys.modules, "own_package")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("given", [{"mechanism": "optimized-unary-encoding"}, {"estimators": {"own": unchanged_inv}}])
+def test_the_decomposition_alone(given):
+    """It needs the squared error, which is not asked for."""
+    result = Study(**(QUICK | given | {"metrics": "bias2"}), num_categories=4, num_users=100, zipf=1.0).run()
+    assert (*result.data_vars,) == ("bias2",)
+    assert 0 <= result.bias2.item() < 1
+
+
+@pytest.mark.long
+def test_the_settings_of_a_run_are_written(tmp_path):
+    with jax.threefry_partitionable(False):
+        result = Study(**QUICK, num_categories=4, num_users=100, zipf=1.0).run()
+    assert result.attrs["jax_threefry_partitionable"] == "False"
+    result.to_netcdf(tmp_path / "r.nc")
 
 
 def test_a_wrapper_is_not_in_rows_what_it_wraps():
@@ -135,6 +185,10 @@ def test_a_wrapper_is_not_in_rows_what_it_wraps():
     assert own_in_rows(own) is own.in_rows
     assert own_in_rows(jax.jit(own)) is own.in_rows
     assert own_in_rows(squared) is None
+    assert own_in_rows(jax.jit(squared)) is None
+    jitted = jax.jit(squared)
+    jitted.in_rows = functools.partial(jnp.multiply, 1)
+    assert own_in_rows(jitted) is jitted.in_rows
 
 
 def test_a_population_that_is_drawn_is_drawn_once():
@@ -143,13 +197,7 @@ def test_a_population_that_is_drawn_is_drawn_once():
     study = Study(**QUICK, num_categories=[4, 5], num_users=100, distributions=drawn)
     described = study.describe()
     np.testing.assert_array_equal(study.shares("drawn", 4), study.shares("drawn", 4))
+    held = Study(**QUICK, num_categories=4, users={"a": lambda size: np.full(size, 25)}).shares("a", 4)
+    with pytest.raises(ValueError, match="read-only"):
+        held[0] = 0
     assert study.describe() == described
-
-
-def test_what_cannot_be_done_for_many_collections_is_refused_by_name():
-    def calling(counts, epsilon):
-        return jax.pure_callback(np.asarray, jax.ShapeDtypeStruct(counts.shape, jnp.float32), counts / counts.sum())
-
-    study = Study(**(QUICK | {"estimators": {"calling": calling}}), num_categories=4, num_users=100, zipf=1.0)
-    with refused("estimators", error=StudyError, value="calling"):
-        study.run()
