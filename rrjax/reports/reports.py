@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 import shlex
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -420,7 +420,10 @@ def levels_alike(column: str | None, levels: Iterable[str]) -> list[str]:
 def _likeness(label: str) -> str:
     """What texts of one value have in common, in files of several types: 0.10 is 0.1, and midnight the day."""
     label = spelling(label)
-    return str(Decimal(plain(label)).normalize()) if re.fullmatch(NUMBER, label) else time_of(label).casefold()
+    exponent = label.lower().partition("e")[2].strip("+-")
+    if re.fullmatch(NUMBER, label) and len(exponent) < 4:  # 1e4567890123 is a code
+        return str(Decimal(plain(label)).normalize(Context(prec=len(label))))
+    return time_of(label).casefold()
 
 
 def _one_in_two_ways(keys, labels, what, one, named=True):

@@ -532,10 +532,9 @@ def _check_own_modules(found: Any, name: str, argument: str, folder: Path) -> No
         place = folder.joinpath(*each.split("."))
         file = next(filter(Path.is_file, (place / "__init__.py", place.with_suffix(".py"))), None)
         known = Path(imported)
-        parents = {*known.parents, *known.resolve().parents}
-        if file is None or folder in parents or file.resolve() == known.resolve():
+        if file is None or file.resolve().parent == known.resolve().parent:
             continue
-        if each != name and parents.isdisjoint(_folders):
+        if each != name and _folders.isdisjoint({*known.parents, *known.resolve().parents}):
             continue
         raise refusal(
             argument,

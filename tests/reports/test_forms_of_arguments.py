@@ -13,6 +13,7 @@ import rrjax
 from rrjax import reports as answers
 from rrjax.data.errors import ArgumentError, DataError
 from rrjax.reports.kind import NoSuchQuestion
+from rrjax.reports.reports import levels_alike
 
 pytestmark = pytest.mark.once  # questions compute in float64, whatever the setting
 
@@ -179,6 +180,18 @@ def test_clusters_and_strata_that_may_be_one_have_a_warning(pair):
     rows["place"] = ["1.5", "2.5", "other"] * 200
     answers = rrjax.read(pytest.importorskip("pandas").DataFrame(rows), column="a", epsilon=1.0, domain=["no", "yes"])
     assert not [each for each in answers.statements(group="yes", clusters="place").warnings if "1.5" in each]
+
+
+def test_codes_and_long_numbers_are_told_apart():
+    for labels in (
+        ["1e4567890123", "1e9999999", "0e99999999999999999999", "a3", ""],
+        ["9" * 28 + "1", "9" * 28 + "2"],
+        ["1e-999", "1e-998", "0"],
+        ["9" * 5000, "inf", "nan", "1_0", "10"],
+    ):
+        assert levels_alike("code", labels) == []
+    for pair in (("1e3", "1000.0"), ("-.50", "-0.5"), ("1E+2", "100"), ("9" * 5000, "9" * 5000 + ".0")):
+        assert len(levels_alike("code", pair)) == 1
 
 
 def test_a_sample_is_not_both_samples(tmp_path):

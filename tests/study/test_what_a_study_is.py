@@ -113,8 +113,8 @@ def test_the_default_generator_is_no_part_of_a_study():
 
 def test_modules_of_one_name_are_not_confused(tmp_path, monkeypatch):
     text = f'{SIZES}[estimators]\nmine = "a_module_of_two:own"\n'
-    for folder, factor in (("a", 1), ("b", 2)):
-        (tmp_path / folder).mkdir()
+    for folder, factor in (("a", 1), ("b", 2), (".", 3)):
+        (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "study.toml").write_text(text)
         own = f"import rrjax\n\ndef own(*given):\n    return {factor} * rrjax.inv(*given)\n"
         (tmp_path / folder / "a_module_of_two.py").write_text(own)
@@ -122,8 +122,9 @@ def test_modules_of_one_name_are_not_confused(tmp_path, monkeypatch):
     first, _ = read_study(tmp_path / "a" / "study.toml")
     again, _ = read_study(tmp_path / "a" / "study.toml")
     assert first.estimators == again.estimators
-    with refused("estimators", error=StudyError, value="a_module_of_two"):
-        read_study(tmp_path / "b" / "study.toml")
+    for folder in ("b", "."):
+        with refused("estimators", error=StudyError, value="a_module_of_two"):
+            read_study(tmp_path / folder / "study.toml")
     monkeypatch.delitem(sys.modules, "a_module_of_two")
 
 
