@@ -283,7 +283,7 @@ def without_zeros(value: str) -> str:
     return rf"regexp_replace({value}, {literal(_ZEROS)}, '\1')"
 
 
-def label_text(kind: Kind, value: str = "value") -> str:
+def as_label(kind: Kind, value: str = "value") -> str:
     """The text that is compared with those of labels: of a number without zeros at its end."""
     return without_zeros(text(kind, value)) if kind == "number" else text(kind, value)
 
@@ -426,7 +426,7 @@ def position(kind: Kind, domain: Domain, value: str = "value") -> str:
     For listed labels the connection must have the type `category` (`read.declare_category`); of numbers 0.10 is 0.1.
     """
     if not domain.is_range:
-        return f"CAST(enum_code(TRY_CAST({label_text(kind, value)} AS category)) AS BIGINT)"
+        return f"CAST(enum_code(TRY_CAST({as_label(kind, value)} AS category)) AS BIGINT)"
     first, last = domain.ends
     number = integer(kind, value)
     return f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {number} - ({first}) END"

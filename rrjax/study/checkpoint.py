@@ -36,7 +36,8 @@ _ABANDONED_AFTER_SECONDS = 600.0
 """Age from which on an unfinished file counts as left by a killed process."""
 _RUNS = "runs.json"
 _NAME = re.compile(r"(k\d+(?:-m[0-9a-f]{16})?)-(\d+)-(\d+)\.npz")
-_WORDS = {"order": "the order of the labels"}
+_CALLED = {"order": "the order of the labels"}
+"""What fields of a description are called in messages, where not by their names."""
 _ADVICE = "choose another folder, or delete this one"
 
 
@@ -279,7 +280,7 @@ def _compare(folder: Path, file: Path, description: dict[str, Any]) -> None:
     try:
         saved = json.loads(file.read_text())
         differences = {
-            name: f"{_WORDS.get(name, name)} is {_short(description.get(name))}, there {_short(saved.get(name))}"
+            name: f"{_CALLED.get(name, name)} is {_short(description.get(name))}, there {_short(saved.get(name))}"
             for name in sorted({*saved, *description})
             if saved.get(name) != description.get(name)
         }

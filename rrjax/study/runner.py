@@ -140,18 +140,15 @@ def _ahead(mesh: Mesh) -> int:
 
 def _description(study: Study, seed: int, platform: str) -> dict[str, Any]:
     """All settings that determine the results."""
-    return (
-        study.describe()
-        | unusual_settings()
-        | {
-            "seed": seed,
-            "precision": tile.float_dtype().name,
-            "platform": platform,
-            "rrjax": rrjax.__version__,
-            "jax": jax.__version__,
-            "jaxlib": importlib.metadata.version("jaxlib"),
-        }
-    )
+    return study.describe() | {
+        **unusual_settings(),
+        "seed": seed,
+        "precision": tile.float_dtype().name,
+        "platform": platform,
+        "rrjax": rrjax.__version__,
+        "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
+    }
 
 
 def _memory(mesh: Mesh) -> int:

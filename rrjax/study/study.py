@@ -156,7 +156,8 @@ class Study:
     num_seeds: int
     estimand: Estimand
     metrics: Mapping[str, Metric | None]
-    _calls: dict[tuple[str, int, str], np.ndarray] = dataclasses.field(init=False, repr=False, compare=False)
+    _returns: dict[tuple[str, int, str], np.ndarray] = dataclasses.field(init=False, repr=False, compare=False)
+    """What functions of `distributions` or `users` returned, `[K]` each, by label, K and precision."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class Study:
             object.__setattr__(self, name, value)
 
         known = {entry.name: entry.function for entry in ENTRIES if entry.needs != "numbers"}
-        put("_calls", {})
+        put("_returns", {})
         put("estimators", named(estimators, known, "estimators"))
         mechanism = with_parameters(mechanism)
         put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
@@ -290,10 +291,10 @@ class Study:
 
     def _returned(self, name: str, num_categories: int, function: Callable[[int], ArrayLike]) -> np.ndarray:
         """What a function returns: it may draw, and is called once, so that all have the same distribution."""
-        if (place := (name, num_categories, float_dtype().name)) not in self._calls:
-            self._calls[place] = np.array(function(num_categories))
-            self._calls[place].setflags(write=False)
-        return self._calls[place]
+        if (place := (name, num_categories, float_dtype().name)) not in self._returns:
+            self._returns[place] = np.array(function(num_categories))
+            self._returns[place].setflags(write=False)
+        return self._returns[place]
 
     @property
     def populations(self) -> tuple[float | str, ...]:
