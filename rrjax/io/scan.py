@@ -15,27 +15,25 @@ from typing import Any
 from rrjax.data.errors import DataError, option
 from rrjax.data.number_text import plain
 from rrjax.io.database import (
-    NAN,
     Connection,
     Kind,
     connect,
     explaining,
     file_list,
+    is_missing,
     literal,
     opened,
     parquet,
     some,
     text,
-    without_zeros,
 )
 from rrjax.io.source import Format, FrameSource, Source, is_large_and_quoted, stamp_of
+from rrjax.io.types_of_columns import INTEGERS, as_texts, joined, kind_of, plain_type
 
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
 # As in `database.parquet`, no reader takes columns from the names of folders.
 _JSON = "format='auto', records=true, hive_partitioning=false"
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-_FLOATS = ("FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True)
@@ -115,11 +113,7 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
     column = source.column or _reported(source, relations[0]) or _only_column(relations[0], counts_column)
     if column == counts_column:
         raise relations[0].error(f"column {column!r} cannot hold both the labels and their counts.", column=column)
-    kind, values = _alike([relation.column(column) for relation in relations])
-    amount_kind, amounts = _alike([relation.column(counts_column) for relation in relations if counts_column])
-    others = [_alike([relation.column(name) for relation in relations]) for name in keys]
-    selects = []
-    for index, relation in enumerate(relations):
+    for relation in relations:
         if relation.column(column)[1] == "nested":
             advice = (
                 "Make them text."
@@ -129,6 +123,11 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
             )
             problem = f"column {column!r} holds lists, records or intervals, and a label is one text or number."
             raise relation.error(f"{problem} {advice}", column=column)
+    kind, values = _alike(connection, relations, column)
+    amount_kind, amounts = _alike(connection, relations, counts_column) if counts_column else ("text", [])
+    others = [_alike(connection, relations, name) for name in keys]
+    selects = []
+    for index, relation in enumerate(relations):
         more = f", {amounts[index]} AS amount" if amounts else ""
         more += "".join(f", {each[index]} AS key{place}" for place, (_, each) in enumerate(others))
         selects.append(f"SELECT row, {values[index]} AS value{more} FROM ({relation.sql})")
@@ -177,11 +176,10 @@ def selected(connection: Connection, source: Source, columns: Sequence[str]) -> 
     relations = list(_relations(connection, source, columns))
     kept = []
     for name in columns:
-        each = [relation.column(name) for relation in relations]
-        types = {type_name for _, _, type_name in each}
+        types = {relation.column(name)[2] for relation in relations}
         # DuckDB joins them as HUGEINT, which it writes to Parquet as DOUBLE.
-        wide = "UBIGINT" in types and not types.isdisjoint(_INTEGERS)
-        kind, own = _alike(each)
+        wide = "UBIGINT" in types and not types.isdisjoint(INTEGERS)
+        kind, own = _alike(connection, relations, name)
         kept.append([f"CAST({one} AS DECIMAL(20,0))" for one in own] if kind == "integer" and wide else own)
     if len(relations) == 1:  # columns of one type keep it, and their blanks
         (relation,) = relations
@@ -218,41 +216,39 @@ def column_names(source: Source) -> list[str]:
         return [name for name, *_ in next(_relations(connection, source)).columns]
 
 
-def _alike(columns: list[tuple[str, Kind, str]]) -> tuple[Kind, list[str]]:
-    """The kind of a column in all relations and its expressions of that kind: text if no type of numbers has them all.
+def _alike(connection: Connection, relations: Sequence[_Relation], name: str) -> tuple[Kind, list[str]]:
+    """The kind of a column in all relations, and its expression of that kind in each.
 
-    DuckDB would join DECIMAL(38,0) and DECIMAL(10,2) as the former, DECIMAL and FLOAT as FLOAT, which round, and
-    UHUGEINT with others as less.
+    A relation without a value there has no say. Refuses types of which one value may be written in two ways.
     """
-    kinds: set[Kind] = {kind for _, kind, _ in columns}
-    types = {type_name for _, _, type_name in columns}
-    if kinds == {"number"} and len(types) > 1 and (joint := _joint_type(types)) is not None:
-        return "number", [_cast(own, type_name, joint) for own, _, type_name in columns]
-    if len(kinds) == 1 and (len(types) == 1 or not (kinds == {"number"} or "UHUGEINT" in types)):
-        return kinds.pop(), [own for own, _, _ in columns]
-    texts = [(text(kind, own), kind) for own, kind, _ in columns]
-    # Data frames write a missing number as NaN, which is no text. (`isnan` is false of some that Parquet files hold.)
-    texts = [f"CASE WHEN {one} NOT IN {NAN} THEN {one} END" if kind == "number" else one for one, kind in texts]
-    # Decimals of several scales, of which 1.50 is 1.5.
-    return "text", [without_zeros(one) for one in texts] if kinds == {"number"} else texts
+    columns = [relation.column(name) for relation in relations]
+    if (one := joined(columns)) is not None:
+        return one
+    filled = [_has_value(connection, relation, name) for relation in relations]
+    said = [column for column, has in zip(columns, filled, strict=True) if has] or columns[:1]
+    if (one := joined(said) or as_texts(said)) is None:
+        raise _of_two_types([each for each, has in zip(relations, filled, strict=True) if has], name)
+    kind, own = one
+    left = iter(own if len(said) == sum(filled) else ())
+    return kind, [next(left) if has else "CAST(NULL AS VARCHAR)" if kind == "text" else "NULL" for has in filled]
 
 
-def _cast(own: str, type_name: str, joint: str) -> str:
-    """A number as one of another type; a fraction that is a FLOAT as the number that its text is, such as 0.1."""
-    cast = f"CAST({own} AS {joint})"
-    if type_name != "FLOAT":
-        return cast
-    return f"CASE WHEN {own} = trunc({own}) THEN {cast} ELSE CAST(CAST({own} AS VARCHAR) AS {joint}) END"
+def _has_value(connection: Connection, relation: _Relation, name: str) -> bool:
+    own, kind, _ = relation.column(name)
+    missing = f"{own} IS NULL" if kind == "nested" else is_missing(kind, (), own)
+    return bool(connection.execute(f"SELECT 1 FROM ({relation.sql}) WHERE NOT {missing} LIMIT 1").fetchall())
 
 
-def _joint_type(types: Iterable[str]) -> str | None:
-    """The type that holds the numbers of these types of DECIMAL, FLOAT and DOUBLE exactly, or None."""
-    decimals = [tuple(map(int, re.findall("[0-9]+", each))) for each in types if each.startswith("DECIMAL")]
-    if not {*_FLOATS}.isdisjoint(types):
-        return "DOUBLE" if all(digits <= 15 for digits, _ in decimals) else None
-    scale = max(each for _, each in decimals)
-    digits = scale + max(digits - each for digits, each in decimals)
-    return f"DECIMAL({digits},{scale})" if digits <= 38 else None
+def _of_two_types(relations: Sequence[_Relation], name: str) -> DataError:
+    """The error for a column of types of which one value may be written in two ways."""
+    files = {relation.column(name)[2]: relation.files[0] for relation in reversed(relations)}
+    (first, file), (second, other), *_ = reversed(files.items())
+    return DataError(
+        f"{other}: column {name!r} has the type {second}, and {first} in {file}. One value may be written in two ways "
+        "there, and would count as two: write the column with one type in all files.",
+        file=other,
+        column=name,
+    )
 
 
 @dataclass(frozen=True)
@@ -500,24 +496,15 @@ def _typed(files: tuple[str, ...], schema: list[tuple[str, str]], read: str) -> 
     # first.
     columns: list[tuple[str, str, Kind, str]] = []
     for index, (name, type_name) in enumerate(schema):
-        if type_name.removeprefix("U") in _INTEGERS:
-            columns.append((name, f"c{index}", "integer", type_name))
-        elif type_name in _FLOATS or type_name.startswith("DECIMAL"):
-            columns.append((name, f"c{index}", "number", type_name))
-        elif _is_nested(type_name):
-            columns.append((name, f"c{index}", "nested", type_name))
-        else:
-            columns.append((name, _trimmed(f"CAST(c{index} AS VARCHAR)"), "text", "VARCHAR"))
+        kind = kind_of(type_name)
+        own = _trimmed(f"CAST(c{index} AS VARCHAR)") if kind == "text" else f"c{index}"
+        columns.append((name, own, kind, plain_type(type_name)))
     return _Relation(files, _numbered(len(schema), read), columns)
 
 
 def _extension(field: Any) -> str:
     """The name of the extension type of a field of Arrow, or of its categories; "" without one."""
     return getattr(getattr(field.type, "value_type", field.type), "extension_name", "")
-
-
-def _is_nested(type_name: str) -> bool:
-    return type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
 
 
 def _numbered(number: int, read: str) -> str:
@@ -539,7 +526,7 @@ def _json_lines(connection: Connection, files: tuple[str, ...], wanted: set[str]
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     read = f"read_json({file_list(files)}, {_JSON}, columns={{{types}}})"
     columns: list[tuple[str, str, Kind, str]] = [
-        (name, _trimmed(f"c{index}"), "nested" if _is_nested(type_name) else "text", type_name)
+        (name, _trimmed(f"c{index}"), "nested" if kind_of(type_name) == "nested" else "text", type_name)
         for index, (name, type_name) in enumerate(names.items())
     ]
     return _Relation(files, _numbered(len(names), read), columns)

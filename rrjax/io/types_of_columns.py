@@ -1,0 +1,85 @@
+"""Types of columns: those of one column in several files, with expressions of one type that holds all values exactly.
+
+A column is its expression in SQL, its kind, and its type in DuckDB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rrjax.io.database import NAN, Kind, text
+
+Column = tuple[str, Kind, str]
+INTEGERS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39}
+"""Types of integers, which may have a U before them, and their digits."""
+FLOATS = ("FLOAT", "DOUBLE")
+
+
+def kind_of(type_name: str) -> Kind:
+    """The kind of a type of DuckDB."""
+    if type_name.removeprefix("U") in INTEGERS:
+        return "integer"
+    if type_name in FLOATS or type_name.startswith("DECIMAL"):
+        return "number"
+    nested = type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
+    return "nested" if nested else "text"
+
+
+def plain_type(type_name: str) -> str:
+    """The type without the length of the parts of a second, of which the text of a time does not depend."""
+    return type_name.replace("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE").removesuffix("_NS")
+
+
+def joined(columns: Sequence[Column]) -> tuple[Kind, list[str]] | None:
+    """The kind and the expressions of columns whose types DuckDB joins, or that a type of numbers holds, exactly.
+
+    DuckDB would join DECIMAL(38,0) and DECIMAL(10,2) as the former, and DECIMAL and FLOAT as FLOAT, which round.
+    """
+    kinds: set[Kind] = {kind for _, kind, _ in columns}
+    types = {type_name for _, _, type_name in columns}
+    if len(types) == 1 or kinds == {"integer"}:
+        return kinds.pop(), [own for own, _, _ in columns]
+    if kinds <= {"integer", "number"} and (joint := _joint_type(types)) is not None:
+        return "number", [_cast(own, type_name, joint) for own, _, type_name in columns]
+    return None
+
+
+def as_texts(columns: Sequence[Column]) -> tuple[Kind, list[str]] | None:
+    """The kind and the expressions of whole numbers beside texts or floats, as texts: each has one text."""
+    others = {type_name for *_, type_name in columns if not _is_whole(type_name)}
+    if not (others == {"VARCHAR"} or others <= {*FLOATS}):
+        return None
+    texts = [(text(kind, own), kind) for own, kind, _ in columns]
+    # Data frames write a missing number as NaN, which is no text. (`isnan` is false of some that Parquet files hold.)
+    return "text", [f"CASE WHEN {one} NOT IN {NAN} THEN {one} END" if kind == "number" else one for one, kind in texts]
+
+
+def _cast(own: str, type_name: str, joint: str) -> str:
+    """A number as one of another type; a fraction that is a FLOAT as the number that its text is, such as 0.1."""
+    cast = f"CAST({own} AS {joint})"
+    if type_name != "FLOAT":
+        return cast
+    return f"CASE WHEN {own} = trunc({own}) THEN {cast} ELSE CAST(CAST({own} AS VARCHAR) AS {joint}) END"
+
+
+def _joint_type(types: Iterable[str]) -> str | None:
+    """The type that holds the numbers of these types of integers, DECIMAL, FLOAT and DOUBLE exactly, or None."""
+    exact = [_digits(each) for each in types if each not in FLOATS]
+    if not {*FLOATS}.isdisjoint(types):
+        return "DOUBLE" if all(digits <= 15 for digits, _ in exact) else None
+    scale = max(each for _, each in exact)
+    digits = scale + max(digits - each for digits, each in exact)
+    return f"DECIMAL({digits},{scale})" if digits <= 38 else None
+
+
+def _digits(type_name: str) -> tuple[int, int]:
+    """The number of digits of a type of integers or DECIMAL, and of those after the point."""
+    if type_name.startswith("DECIMAL"):
+        digits, scale = map(int, re.findall("[0-9]+", type_name))
+        return digits, scale
+    return INTEGERS[type_name.removeprefix("U")] + (type_name == "UBIGINT"), 0
+
+
+def _is_whole(type_name: str) -> bool:
+    return kind_of(type_name) == "integer" or (type_name.startswith("DECIMAL") and _digits(type_name)[1] == 0)
