@@ -28,7 +28,7 @@ from rrjax.io.database import (
     text,
 )
 from rrjax.io.source import Format, FrameSource, Source, is_large_and_quoted, stamp_of
-from rrjax.io.types_of_columns import INTEGERS, as_texts, joined, kind_of, plain_type
+from rrjax.io.types_of_columns import INTEGERS, Column, as_texts, joined, kind_of, plain_type
 
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
@@ -224,19 +224,25 @@ def _alike(connection: Connection, relations: Sequence[_Relation], name: str) ->
     columns = [relation.column(name) for relation in relations]
     if (one := joined(columns)) is not None:
         return one
-    filled = [_has_value(connection, relation, name) for relation in relations]
-    said = [column for column, has in zip(columns, filled, strict=True) if has] or columns[:1]
-    if (one := joined(said) or as_texts(said)) is None:
-        raise _of_two_types([each for each, has in zip(relations, filled, strict=True) if has], name)
+    said = [_said(connection, relation, name) for relation in relations]
+    filled = [column for column in said if column is not None]
+    if (one := joined(filled or columns[:1]) or as_texts(filled)) is None:
+        raise _of_two_types([each for each, column in zip(relations, said, strict=True) if column is not None], name)
     kind, own = one
-    left = iter(own if len(said) == sum(filled) else ())
-    return kind, [next(left) if has else "CAST(NULL AS VARCHAR)" if kind == "text" else "NULL" for has in filled]
+    nothing, left = "CAST(NULL AS VARCHAR)" if kind == "text" else "NULL", iter(own)
+    return kind, [nothing if column is None else next(left) for column in said]
 
 
-def _has_value(connection: Connection, relation: _Relation, name: str) -> bool:
-    own, kind, _ = relation.column(name)
+def _said(connection: Connection, relation: _Relation, name: str) -> Column | None:
+    """The column with the type that its values have as integers; None without a value."""
+    own, kind, type_name = relation.column(name)
+    if kind == "integer":
+        largest = f"SELECT max(abs(CAST({own} AS HUGEINT))) FROM ({relation.sql})"
+        size = connection.execute(largest).fetchall()[0][0]
+        return None if size is None else (own, kind, "INTEGER" if size < 2**31 else type_name)
     missing = f"{own} IS NULL" if kind == "nested" else is_missing(kind, (), own)
-    return bool(connection.execute(f"SELECT 1 FROM ({relation.sql}) WHERE NOT {missing} LIMIT 1").fetchall())
+    some_value = f"SELECT 1 FROM ({relation.sql}) WHERE NOT {missing} LIMIT 1"
+    return (own, kind, type_name) if connection.execute(some_value).fetchall() else None
 
 
 def _of_two_types(relations: Sequence[_Relation], name: str) -> DataError:
