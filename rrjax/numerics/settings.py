@@ -15,7 +15,6 @@ _SETTINGS: dict[str, Callable[[Any], contextlib.AbstractContextManager[Any]]] = 
     "jax_default_matmul_precision": jax.default_matmul_precision,
     "jax_default_prng_impl": jax.default_prng_impl,
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
-    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
     "jax_threefry_partitionable": jax.threefry_partitionable,
 }
 _OF_RESULTS = {"jax_threefry_partitionable": True, "jax_default_matmul_precision": None}

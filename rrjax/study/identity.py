@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 
@@ -100,8 +100,9 @@ def _abstract(shape: tuple[int, ...], leaf: Any) -> jax.ShapeDtypeStruct:
 def _trace_anew(function: Any) -> None:
     """What `jax.jit` knows of a function would hide that a global, or an object that it holds, is another one now."""
     for layer in _layers(function):
-        if hasattr(layer, "clear_cache") and not _is_of_rrjax(layer):  # whose compiled programs others use
-            layer.clear_cache()
+        for each in (layer, type(layer).__call__):
+            if isinstance(each, jax.stages.Wrapped) and not _is_of_rrjax(each):  # whose compiled programs others use
+                cast("Any", each).clear_cache()
 
 
 def _layers(function: Any) -> Iterator[Any]:

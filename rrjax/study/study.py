@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
 import itertools
 import json
-import sys
+import threading
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 import jax
 import numpy as np
@@ -52,6 +50,7 @@ from rrjax.study.mechanisms import (
     check_sizes,
     with_parameters,
 )
+from rrjax.study.modules import function_named
 from rrjax.study.row_tile import height_of_tile
 from rrjax.study.runner import run
 from rrjax.study.tile import draw_again
@@ -156,8 +155,6 @@ class Study:
     num_seeds: int
     estimand: Estimand
     metrics: Mapping[str, Metric | None]
-    _returns: dict[tuple[str, int, str], np.ndarray] = dataclasses.field(init=False, repr=False, compare=False)
-    """What functions of `distributions` or `users` returned, `[K]` each, by label, K and precision."""
 
     def __init__(
         self,
@@ -195,7 +192,6 @@ class Study:
             object.__setattr__(self, name, value)
 
         known = {entry.name: entry.function for entry in ENTRIES if entry.needs != "numbers"}
-        put("_returns", {})
         put("estimators", named(estimators, known, "estimators"))
         mechanism = with_parameters(mechanism)
         put("mechanism", None if mechanism is None else named(mechanism, MECHANISMS, "mechanism", full_name))
@@ -222,8 +218,8 @@ class Study:
                     "epsilon", f"{value:g} is zero in {float_dtype().name}; the smallest is about 1e-38", value=value
                 )
         put("zipf", None if zipf is None else several("zipf", zipf, exponent))
-        put("distributions", None if distributions is None else as_texts(distributions, "distributions"))
-        put("users", None if users is None else as_texts(users, "users"))
+        put("distributions", None if distributions is None else _as_given(distributions, "distributions"))
+        put("users", None if users is None else _as_given(users, "users"))
         for name, value in (self.distributions or {}).items():
             if not callable(value):
                 self.shares(name, self.num_categories[0])
@@ -241,17 +237,18 @@ class Study:
         check_rounds(self.mechanism or {}, self.num_categories, self.epsilon, max(self.num_users))
 
     def _total_users(self, users: Mapping[str, Distribution]) -> int:
-        """The number of users, if they are given."""
+        """The number of users, if they are given: the same for every K."""
         totals = {}
-        for name in users:
-            held = self.shares(name, self.num_categories[0])
+        for name, size in itertools.product(users, self.num_categories):
+            held = self.shares(name, size)
             if held.dtype.kind not in "iu":
                 raise StudyError.about(
                     "users", f"{name!r} must be integers, the number of users in each category", value=name
                 )
-            totals[name] = int(held.sum())
+            where = f"{name} with {size} categories" if len(self.num_categories) > 1 else name
+            totals[where] = sum(map(int, held))
         if len(set(totals.values())) > 1:
-            listed = ", ".join(f"{name}: {total:,}" for name, total in totals.items())
+            listed = ", ".join(f"{where}: {total:,}" for where, total in totals.items())
             raise refusal("users", f"populations with different numbers of users ({listed}): study each alone")
         return next(iter(totals.values()))
 
@@ -263,7 +260,7 @@ class Study:
             return np.asarray(simulate.zipf(num_categories, float(population)))
         value = labelled[str(population)]
         try:
-            array = self._returned(str(population), num_categories, value) if callable(value) else np.asarray(value)
+            array = np.asarray(value(num_categories) if callable(value) else value)
         except Exception as error:
             raise refusal(
                 argument,
@@ -288,13 +285,6 @@ class Study:
         array = array.astype(np.float64)
         array /= array.max()  # no sum overflows then
         return (array / array.sum()).astype(float_dtype())
-
-    def _returned(self, name: str, num_categories: int, function: Callable[[int], ArrayLike]) -> np.ndarray:
-        """What a function returns: it may draw, and is called once, so that all have the same distribution."""
-        if (place := (name, num_categories, float_dtype().name)) not in self._returns:
-            self._returns[place] = np.array(function(num_categories))
-            self._returns[place].setflags(write=False)
-        return self._returns[place]
 
     @property
     def populations(self) -> tuple[float | str, ...]:
@@ -417,12 +407,45 @@ class Study:
         return draw_again(self, configuration, seed, number)
 
 
+_drawing = threading.RLock()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Drawn:
+    """A function of K that may draw: it is called once for each K and precision, so that all see the same."""
+
+    function: Callable[[int], ArrayLike]
+    returned: dict[tuple[int, str], np.ndarray] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+    def __call__(self, num_categories: int) -> np.ndarray:
+        place = num_categories, float_dtype().name
+        with _drawing:
+            if place not in self.returned:
+                self.returned[place] = _frozen(self.function(num_categories))
+            return self.returned[place]
+
+
+def _frozen(array: ArrayLike) -> np.ndarray:
+    """A copy that nobody can change."""
+    copy = np.array(array)
+    copy.setflags(write=False)
+    return copy
+
+
+def _as_given(labelled: Mapping[Any, Distribution], argument: str) -> dict[str, Distribution]:
+    """Distributions or users by their labels, as they are now: later changes of arrays are no part of a study."""
+    return {
+        label: value if isinstance(value, _Drawn) else _Drawn(cast("Any", value)) if callable(value) else _frozen(value)
+        for label, value in as_texts(labelled, argument).items()
+    }
+
+
 def read_study(path: str | Path) -> tuple[Study, dict[str, Any]]:
     """A study from a TOML file, with the arguments of its run.
 
     Its keys are the arguments of `Study`, and `seed`, `quantiles`, `keep_seeds` and `batch_size` of `Study.run`.
     Your own estimators, mechanisms, metrics and distributions are given as "module:function"; modules may be in the
-    folder of the file.
+    folder of the file, and are imported once in a process, as by Python.
 
     Args:
         path: The file.
@@ -485,61 +508,13 @@ def _with_functions(value: Any, argument: str, path: Path) -> Any:
     if argument not in ("estimators", "mechanism", "metrics", "distributions", "users"):
         return value
     if isinstance(value, dict):
-        return {label: _function(one, argument, path) for label, one in value.items()}
+        return {label: _settled(one, argument, path) for label, one in value.items()}
     return (
-        [_function(one, argument, path) for one in value]
+        [_settled(one, argument, path) for one in value]
         if isinstance(value, list)
-        else (_function(value, argument, path))
+        else (_settled(value, argument, path))
     )
 
 
-_folders: set[Path] = set()
-"""Those of the studies that were read."""
-
-
-def _function(value: Any, argument: str, path: Path) -> Any:
-    if not isinstance(value, str) or ":" not in value:
-        return value
-    module, _, name = value.partition(":")
-    folder = path.resolve().parent
-    _folders.add(folder)
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    try:
-        found = importlib.import_module(module)
-        _check_own_modules(found, module, argument, folder)
-        function = getattr(found, name)
-    except StudyError:
-        raise
-    except Exception as error:
-        raise refusal(argument, f"{value!r} cannot be imported: {type(error).__name__}: {error}", value) from error
-    if not callable(function):
-        raise refusal(argument, f"{value!r} is not a function", value)
-    return function
-
-
-def _check_own_modules(found: Any, name: str, argument: str, folder: Path) -> None:
-    """Refuses modules that were imported from elsewhere, while some of their names are in the folder of the study.
-
-    These are the module that was asked for, and of those that it names the ones from folders of other studies.
-    """
-    named = [
-        each.__name__ if isinstance(each, ModuleType) else getattr(each, "__module__", None)
-        for each in vars(found).values()
-    ]
-    for each in dict.fromkeys([name, *named]):
-        if not isinstance(each, str) or (imported := getattr(sys.modules.get(each), "__file__", None)) is None:
-            continue
-        place = folder.joinpath(*each.split("."))
-        file = next(filter(Path.is_file, (place / "__init__.py", place.with_suffix(".py"))), None)
-        known = Path(imported)
-        if file is None or file.resolve().parent == known.resolve().parent:
-            continue
-        if each != name and _folders.isdisjoint({*known.parents, *known.resolve().parents}):
-            continue
-        raise refusal(
-            argument,
-            f"the module {each!r} is in {file}, and one of its name is imported from {imported}: rename one of them, "
-            "or read the study in a process of its own",
-            each,
-        )
+def _settled(value: Any, argument: str, path: Path) -> Any:
+    return function_named(value, argument, path) if isinstance(value, str) and ":" in value else value

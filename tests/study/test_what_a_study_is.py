@@ -1,7 +1,11 @@
 """What is computed, kept and shown is of the study that was asked for: its order, its ε, its settings, its draws."""
 
+import concurrent.futures
+import dataclasses
 import functools
+import importlib
 import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -111,37 +115,78 @@ def test_the_default_generator_is_no_part_of_a_study():
         assert abstract_key().dtype == jax.random.key(0, impl="threefry2x32").dtype
 
 
-def test_modules_of_one_name_are_not_confused(tmp_path, monkeypatch):
-    text = f'{SIZES}[estimators]\nmine = "a_module_of_two:own"\n'
-    for folder, factor in (("a", 1), ("b", 2), (".", 3)):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / "study.toml").write_text(text)
-        own = f"import rrjax\n\ndef own(*given):\n    return {factor} * rrjax.inv(*given)\n"
-        (tmp_path / folder / "a_module_of_two.py").write_text(own)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    first, _ = read_study(tmp_path / "a" / "study.toml")
-    again, _ = read_study(tmp_path / "a" / "study.toml")
-    assert first.estimators == again.estimators
-    for folder in ("b", "."):
-        with refused("estimators", error=StudyError, value="a_module_of_two"):
-            read_study(tmp_path / folder / "study.toml")
-    monkeypatch.delitem(sys.modules, "a_module_of_two")
+def _studies(path, files):
+    """Two folders with a study each, whose estimator is `est_in_A:own`, and the same files with another factor."""
+    for folder, factor in (("a", 2), ("b", 3)):
+        (path / folder).mkdir()
+        (path / folder / "study.toml").write_text(SIZES + f'estimators = {{mine = "est_in_{folder}:own"}}\n')
+        for name, text in files.items():
+            file = path / folder / name.replace("FOLDER", folder)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text.replace("FACTOR", str(factor)).replace("FOLDER", folder))
+    return path / "a" / "study.toml", path / "b" / "study.toml"
 
 
-def test_helpers_of_one_name_are_not_confused_either(tmp_path, monkeypatch):
-    for folder, factor in (("a", 1), ("b", 2)):
-        (tmp_path / folder).mkdir()
-        text = f'{SIZES}estimators = "inv"\n[metrics]\nmine = "mine_in_{folder}:own"\n'
-        (tmp_path / folder / "study.toml").write_text(text)
-        own = "import a_helper_of_two as helper\n\ndef own(one, other):\n    return helper.FACTOR * one[0]\n"
-        (tmp_path / folder / f"mine_in_{folder}.py").write_text(own)
-        (tmp_path / folder / "a_helper_of_two.py").write_text(f"FACTOR = {factor}\n")
+ESTIMATOR = "\n\ndef own(counts, epsilon):\n    return counts * "
+HELPERS = {
+    "a helper": {"est_in_FOLDER.py": f"import oh_h{ESTIMATOR}oh_h.one()\n", "oh_h.py": "def one(): return FACTOR\n"},
+    "a number": {"est_in_FOLDER.py": f"from oh_number import x{ESTIMATOR}x\n", "oh_number.py": "x = FACTOR\n"},
+    "deeper": {
+        "est_in_FOLDER.py": f"from oh_mid_in_FOLDER import x{ESTIMATOR}x\n",
+        "oh_mid_in_FOLDER.py": "from oh_deep import x\n",
+        "oh_deep.py": "x = FACTOR\n",
+    },
+    "a package": {
+        "est_in_FOLDER.py": f"from oh_pack.one import x{ESTIMATOR}x\n",
+        "oh_pack/__init__.py": "",
+        "oh_pack/one.py": "x = FACTOR\n",
+        "oh_pack/of_FOLDER.py": "",
+    },
+    "a folder": {"est_in_FOLDER.py": f"from oh_space.one import x{ESTIMATOR}x\n", "oh_space/one.py": "x = FACTOR\n"},
+}
+
+
+@pytest.fixture
+def imports(monkeypatch):
+    before = {*sys.modules}
     monkeypatch.setattr(sys, "path", [*sys.path])
-    read_study(tmp_path / "a" / "study.toml")
-    with refused("metrics", error=StudyError, value="a_helper_of_two"):
-        read_study(tmp_path / "b" / "study.toml")
-    for name in ("a_helper_of_two", "mine_in_a", "mine_in_b"):
-        monkeypatch.delitem(sys.modules, name)
+    yield
+    for name in {*sys.modules} - before:
+        if name.startswith(("oh_", "est_in_")):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("files", HELPERS.values(), ids=HELPERS)
+@pytest.mark.usefixtures("imports")
+def test_helpers_of_one_name_are_those_of_their_study(tmp_path, files):
+    first, second = _studies(tmp_path, files)
+    for path, factor in [(first, 2), (second, 3), (first, 2), (second, 3)]:
+        assert read_study(path)[0].estimators["mine"](1, 1.0) == factor
+    assert read_study(first)[0].estimators == read_study(first)[0].estimators
+
+
+@pytest.mark.usefixtures("imports")
+def test_modules_of_one_name_are_those_of_their_study(tmp_path):
+    paths = _studies(tmp_path, {"oh_est.py": f"import jax{ESTIMATOR}FACTOR\n"})
+    (tmp_path / "oh_est.py").write_text("")
+    for path in paths:
+        path.write_text(SIZES + 'estimators = {mine = "oh_est:own"}\n')
+    sys.path.insert(0, str(tmp_path))
+    mine = importlib.import_module("oh_est")  # from elsewhere, which stays
+    for path, factor in zip((*paths, *paths), (2, 3, 2, 3), strict=True):
+        assert read_study(path)[0].estimators["mine"](1, 1.0) == factor
+        assert sys.modules["oh_est"] is mine
+
+
+@pytest.mark.usefixtures("imports")
+def test_a_module_imports_what_it_says(tmp_path):
+    """Whatever else is in the folder, and not imported."""
+    own = (
+        f"import os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/oh_sub')\nimport oh_tools{ESTIMATOR}FACTOR\n"
+    )
+    files = {"est_in_FOLDER.py": own, "oh_tools.py": "raise ValueError", "oh_sub/oh_tools.py": ""}
+    first, _ = _studies(tmp_path, files)
+    assert read_study(first)[0].estimators["mine"](1, 1.0) == 2
 
 
 def test_a_package_of_a_module_is_that_of_the_study(tmp_path, monkeypatch):
@@ -190,6 +235,79 @@ def test_a_wrapper_is_not_in_rows_what_it_wraps():
     jitted = jax.jit(squared)
     jitted.in_rows = functools.partial(jnp.multiply, 1)
     assert own_in_rows(jitted) is jitted.in_rows
+
+
+BAD_USERS = {
+    "another number": lambda size: np.full(size, 1000),
+    "no integers": lambda size: np.full(size, 1000) if size == 4 else np.full(size, 500.0),
+    "too many": lambda size: np.full(size, 2**31 // size),
+}
+
+
+@pytest.mark.parametrize("users", BAD_USERS.values(), ids=BAD_USERS)
+def test_users_of_every_k_are_as_many(users):
+    with refused("users" if users is not BAD_USERS["too many"] else "num_users", error=StudyError):
+        Study(**QUICK, num_categories=[4, 8], users={"a": users})
+    Study(**QUICK, num_categories=[4, 8], users={"a": lambda size: np.full(size, 4000 // size)})
+
+
+@pytest.mark.parametrize("name", ["users", "distributions"])
+def test_arrays_are_those_that_were_given(name):
+    array = np.full(4, 1000)
+    study = Study(**QUICK, num_users=None if name == "users" else 4000, **{name: {"a": array}})
+    described, held = study.describe(), study.shares("a", 4).copy()
+    array[0] = 1
+    assert study.describe() == described
+    np.testing.assert_array_equal(study.shares("a", 4), held)
+    assert study.num_users == (4000,)
+
+
+def test_drawn_users_stay_in_a_study_with_other_settings():
+    random = np.random.default_rng(0)
+    study = Study(**QUICK, num_categories=4, users={"a": lambda size: random.poisson(1000, size)})
+    more = dataclasses.replace(study, num_seeds=8)
+    np.testing.assert_array_equal(more.shares("a", 4), study.shares("a", 4))
+    assert (more.num_users, more.num_seeds) == (study.num_users, 8)
+
+
+def test_threads_see_one_draw():
+    random = np.random.default_rng(0)
+
+    def drawn(size):
+        time.sleep(0.1)
+        return random.dirichlet(np.ones(size))
+
+    study = Study(**QUICK, num_categories=4, num_users=10, distributions={"a": drawn})
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: study.shares("a", 4), range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+class Scaled:
+    """Estimators whose call JAX traces by the object, which may change."""
+
+    def __init__(self, scale):
+        self.scale, self.cleared = scale, False
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def __call__(self, counts, epsilon):
+        return self.scale * rrjax.inv(counts, epsilon)
+
+    def clear_cache(self):
+        self.cleared = True
+
+
+@pytest.mark.long
+def test_an_object_with_another_state_is_another_estimator(tmp_path):
+    own = Scaled(1.0)
+    study = Study(**(QUICK | {"estimators": {"own": own}}), num_categories=4, num_users=1000, zipf=1.0)
+    first, name = study.run(folder=tmp_path).mse.item(), study.describe()["estimators"]
+    own.scale = 3.0
+    assert study.describe()["estimators"] != name
+    with refused("folder", error=StudyError):
+        study.run(folder=tmp_path)
+    assert study.run().mse.item() > 2 * first
+    assert not own.cleared  # it has a method of this name for something else
 
 
 def test_a_population_that_is_drawn_is_drawn_once():
