@@ -43,6 +43,13 @@ HARD = {
 """Tables with rare or empty categories, and the number of users; ε = 2. The last two are independent."""
 MODERATE = {"V = .2": (np.full((4, 4), 0.05) + 0.05 * np.eye(4), 300, 3.0)}
 """Tables of equal margins, the number of users, and ε."""
+ALTERNATING = np.tile(np.eye(2), 6) / 12
+EXTREMES = {
+    "V = 1, noise": (ALTERNATING, 30_000, 0.3),
+    "V = .9, noise": (0.9 * ALTERNATING + 0.1 / 24, 30_000, 0.3),
+    "a cell of 30 %": (only_together(0.3), 1_000_000, 10.0),
+}
+"""Tables in strong noise, and in hardly any; the number of users, and ε."""
 FEWER = 4
 """One collection in so many has intervals of V and the information, which take most of the time."""
 DRAWS = 499
@@ -146,7 +153,7 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     ]
     if not options.quick:
         settings += [(name, *given, 2.0) for name, given in HARD.items()]
-        settings += [(name, *given) for name, given in MODERATE.items()]
+        settings += [(name, *given) for name, given in (MODERATE | EXTREMES).items()]
     found = [setting(*given, number, seed) for seed, given in enumerate(settings)]
     names = [
         [f"{row['shape'][0]} × {row['shape'][1]}", f"{row['users']:,}", f"{row['epsilon']:g}", row["strength"]]

@@ -153,6 +153,8 @@ def association(
         Time grows with the cube of the number of cells: on a CPU some 0.05 s for 3 × 3, 0.15 s for 6 × 6 and 0.5 s for
         12 × 12, and six seconds once to compile. Above 144 cells the tests are made on the line from the product of the
         margins through the unbiased table, without a search: the limits do not cover association of rare categories.
+        Limits of V are found to 1e-4. V does not depend on how often a row and a column occur that occur only together,
+        and the lower limit of the information, which both statistics must reject, may be far too low then.
 
     Raises:
         ValueError: Another number of columns, a wrong shape or dtype, a level outside (0, 1), or a channel that has no
@@ -361,7 +363,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         return lax.map(lambda error: _statistics(floors, table + error), errors, batch_size=batch)
 
     def place(bound):
-        """The largest length of a measure that is rejected as too small.
+        """Lengths of a measure, `STEPS` halvings apart, of which the first is rejected as too small and the second not.
 
         That is, of both statistics (of V, of the information) more than a part of those simulated from its table are at
         most `limits`, and it fits the reports worse than the likeliest table by more than `least`, χ².
@@ -377,7 +379,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         ends = with_sharding_of((jnp.zeros_like(most), most), key, reports, miss)
         low, high = bisected(is_rejected, *ends, STEPS)
         # A limit that never moved is the end itself.
-        return jnp.where(low > 0, jnp.where(high < most, high, most), 0)
+        return jnp.stack([low, jnp.where(low > 0, high, 0)])
 
     seen = _statistics(floors, unbiased)
     # With a statistic below the median under independence, the upper limit is that of this median: else a collection
@@ -392,7 +394,8 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
     parts = jnp.stack([jnp.full_like(miss, 0.5), 1 - miss / 2, miss / 2])
     distances = jnp.stack([-anything, ndtri(miss / 2) ** 2, -anything])
     bounds = jnp.repeat(jnp.arange(2), 3), jnp.asarray(statistics), jnp.tile(parts, 2), jnp.tile(distances, 2)
-    of_v, of_information = lax.map(place, bounds).reshape(2, 3)
+    # The interval holds what the halvings leave open.
+    of_v, of_information = lax.map(place, bounds).reshape(2, 3, 2)[:, jnp.arange(3), jnp.asarray([1, 0, 1])]
     largest = jnp.log(jnp.asarray(min(unbiased.shape), dtype))
     if is_searched:
         nats = of_information**2

@@ -33,8 +33,14 @@ MOST_STEPS = 20
 """Limit of the number of steps of a search."""
 LONGEST_STEP, SHORTEST_STEP = 0.25, 1e-4
 """Limits of the length of a step, in x; a shorter one is the last."""
-STIFFNESS = 900.0
-"""Misfit, per user, of a table whose length is off by one; the misfit itself is then about one at most."""
+NEAR = 1e-4
+"""By how much the length of a table may be off, which is that of the intervals; one that is further off is none."""
+OFF = 1e18
+"""What a table whose length is off by one counts as: more than any misfit, of which that of a cell has the weight N."""
+LEAST_KEPT = 0.2
+"""Part of the x of a cell that a step leaves at least: beyond zero x² would grow again."""
+LARGEST_WAVE = 0.1
+"""Limit of the relative differences from a start."""
 TINY = 1e-10
 """Smallest share of a cell; one of zero would never move."""
 LEAST_EXPECTED = 1e-18
@@ -122,7 +128,12 @@ def nearest(
         rows, columns = jnp.sum(start, axis=1), jnp.sum(start, axis=0)
         # Not the start itself: an empty cell would hardly move, and an empty row or column has no curvature.
         part = 0.998 * jnp.minimum(length / lengths(start)[measure], 1)
-        mixed = jnp.maximum(part * start + (1 - part) * rows[:, None] * columns, TINY)
+        mixed = part * start + (1 - part) * rows[:, None] * columns
+        # Where a row and a column occur only together V has no slope in the others: V² grows with dependence squared.
+        lacking = jnp.sqrt(jnp.maximum(length**2 - lengths(mixed)[measure] ** 2, 0))
+        wave = jnp.cos(jnp.arange(1, start.size + 1, dtype=start.dtype) ** 2).reshape(start.shape)
+        mixed = jnp.maximum(mixed * (1 + jnp.minimum(lacking, LARGEST_WAVE) * wave), TINY)
+        mixed = mixed / jnp.sum(mixed)
         return _searched(misfit, mixed, measure, length)
 
     tables, merits = lax.map(search, starts)
@@ -131,10 +142,11 @@ def nearest(
 
 
 def _searched(misfit, start, measure, length):
-    """The best table of a search, and its misfit with that of the equation."""
+    """The best table of a search, and its misfit, which is `OFF` where the search has not found one of the length."""
 
     def merit(table):
-        return misfit.value(table) + STIFFNESS * (lengths(table)[measure] - length) ** 2
+        off = jnp.abs(lengths(table)[measure] - length)
+        return jnp.where(off <= NEAR, misfit.value(table), OFF * off)
 
     bends = jnp.asarray([1 / (min(start.shape) - 1), 0.5], start.dtype)
 
@@ -160,7 +172,7 @@ def _searched(misfit, start, measure, length):
         multipliers = jnp.stack([of_length, (aims[1] - b * of_length) / d])
         change = matmul(solutions[:, 1:], multipliers) - solutions[:, 0]
         change = change * jnp.minimum(1, LONGEST_STEP / jnp.maximum(jnp.linalg.norm(change), TINY))
-        new = jnp.maximum((x + change) ** 2, TINY).reshape(table.shape)
+        new = jnp.maximum(jnp.maximum(x + change, LEAST_KEPT * x) ** 2, TINY).reshape(table.shape)
         new = new / jnp.sum(new)
         now = merit(new)
         best = jnp.where(now < least, new, best)

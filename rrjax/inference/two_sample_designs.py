@@ -210,6 +210,13 @@ def _fit_of(counts: ArrayLike, design: Any, level: ArrayLike, kind: type[TwoSamp
     return rows, _fitted(rows, design.yes, as_probability(level, "level", 0.95), design.region)
 
 
+class _Chances(NamedTuple):
+    """The chances of yes and of no in both samples, each with all its digits."""
+
+    yes: Float[Array, " 2"]
+    no: Float[Array, " 2"]
+
+
 class _Survey(NamedTuple):
     """Numbers of yes and no `[2]` each, and the probabilities of yes `[2, 3]`."""
 
@@ -217,10 +224,14 @@ class _Survey(NamedTuple):
     denied: Float[Array, " 2"]
     yes: Float[Array, "2 3"]
 
-    def value(self, kinds):
-        """The log-likelihood, less that of the counted shares of yes: so large samples do not cancel."""
+    def off(self, chances):
+        """By how much chances of yes are above the counted shares of yes."""
         number = self.said + self.denied
-        off = matmul(self.yes, kinds) - self.said / number
+        return jnp.where(chances.yes < 0.5, chances.yes - self.said / number, self.denied / number - chances.no)
+
+    def value(self, chances):
+        """The log-likelihood, less that of the counted shares of yes: so large samples do not cancel."""
+        number, off = self.said + self.denied, self.off(chances)
 
         def gain(count, off):
             some = count > 0
@@ -229,21 +240,33 @@ class _Survey(NamedTuple):
         return jnp.sum(gain(self.said, off) + gain(self.denied, -off))
 
     def along(self, start, end):
-        """The point of the segment with the largest log-likelihood, which is concave."""
-        step = matmul(self.yes, end - start)
+        """The point of the segment with the largest log-likelihood, which is concave, and its chances."""
+        first, last = matmul(self.yes, start), matmul(self.yes, end)
 
-        def rising(part):
-            chance = matmul(self.yes, start + part * (end - start))
-            slope = jnp.where(self.said > 0, self.said * step / chance, 0)
-            return jnp.sum(slope - jnp.where(self.denied > 0, self.denied * step / (1 - chance), 0)) > 0
+        def chances(part, rest):
+            return _Chances(rest * first + part * last, rest * (1 - first) + part * (1 - last))
+
+        def rising(part, rest):
+            yes, no = chances(part, rest)
+            slope = jnp.where(self.said > 0, self.said * (last - first) / yes, 0)
+            return jnp.sum(slope - jnp.where(self.denied > 0, self.denied * (last - first) / no, 0)) > 0
 
         start, end = with_sharding_of((start, end), self)
         one = jnp.ones_like(start[0])
-        low, high = bisected(rising, 0 * one, one, STEPS)
-        part = (low + high) / 2
+        # From the nearer end: among millions one yes is a chance that is lost beside one.
+        turned = rising(one / 2, one / 2)
+
+        def parts(near):
+            return jnp.where(turned, 1 - near, near), jnp.where(turned, near, 1 - near)
+
+        low, high = bisected(lambda near: rising(*parts(near)) != turned, 0 * one, one / 2, STEPS)
+        part, rest = parts((low + high) / 2)
         # An end that is the maximum is met exactly.
-        part = jnp.where(rising(one), 1, jnp.where(rising(0 * one), part, 0))
-        return start + part * (end - start)
+        at_last, at_first = rising(one, 0 * one), ~rising(0 * one, one)
+        part, rest = (
+            jnp.where(at_last, whole, jnp.where(at_first, 1 - whole, inner)) for whole, inner in ((1, part), (0, rest))
+        )
+        return rest * start + part * end, chances(part, rest)
 
 
 class _Maximum(NamedTuple):
@@ -299,14 +322,19 @@ def _maximum(survey: _Survey, region: Region) -> _Maximum:
     number = survey.said + survey.denied
     inverse, shares = _inverse(survey.yes), jnp.append(survey.said / number, 1)
     inner, size = matmul(inverse, shares), matmul(jnp.abs(walls), matmul(jnp.abs(inverse), shares))
-    edges = jnp.stack([survey.along(corners[first], corners[second]) for first, second in region.sides])
-    values = jax.vmap(survey.value)(edges)
-    inside = jnp.all(matmul(walls, inner) > 64 * jnp.finfo(inner.dtype).eps * jnp.minimum(size, 1))
-    point = jnp.where(inside, inner, edges[jnp.argmax(values)])
+    sides = [survey.along(corners[first], corners[second]) for first, second in region.sides]
+    edges, chances = jax.tree.map(lambda *each: jnp.stack(each), *sides)
+    values = jax.vmap(survey.value)(chances)
+    # Up to what rounding makes of a point on a side.
+    inside = jnp.all(matmul(walls, inner) > 8 * jnp.finfo(inner.dtype).eps * size)
+    nearest = jnp.argmax(values)
+    point = jnp.where(inside, inner, edges[nearest])
     misfit = jnp.where(inside, 0, jnp.maximum(-2 * jnp.max(values), 0))
-    said = survey.said + jnp.clip(number * matmul(survey.yes, point) - survey.said, -0.5, 0.5)
-    moved = jnp.maximum(-2 * survey._replace(said=said, denied=number - said).value(point), 0)
-    p_value = jnp.where(jnp.any(_is_at(point, corners)), jnp.exp(-moved / 2), 2 * ndtr(-jnp.sqrt(moved)))
+    there = jax.tree.map(lambda each: each[nearest], chances)
+    shift = jnp.clip(number * survey.off(there), -0.5, 0.5)
+    moved = survey._replace(said=survey.said + shift, denied=survey.denied - shift)
+    statistic = jnp.maximum(-2 * moved.value(there), 0)
+    p_value = jnp.where(jnp.any(_is_at(point, corners)), jnp.exp(-statistic / 2), 2 * ndtr(-jnp.sqrt(statistic)))
     return _Maximum(point, inside, misfit, jnp.where(inside, 1, p_value), edges, values)
 
 
@@ -329,7 +357,8 @@ def _fitted(counts, yes, level, region: Region):
 
     def below(share):
         start, end = ((1 - share) * corners[first] + share * corners[last] for first, last in region.ends)
-        return survey.value(survey.along(start, end)) < -lost
+        _, chances = survey.along(start, end)
+        return survey.value(chances) < -lost
 
     share, slope = jax.value_and_grad(share_of)(point)
     none, all_ = jnp.zeros_like(share), jnp.ones_like(share)

@@ -183,6 +183,15 @@ def file_list(files: Sequence[str]) -> str:
     return "[" + ", ".join(literal(file) for file in escaped) + "]"
 
 
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins or ends as Parquet does: DuckDB reads one whose beginning is damaged. `OSError`."""
+    with open(path, "rb") as stream:
+        start = stream.read(4)
+        with contextlib.suppress(OSError):  # a pipe, or a short file
+            stream.seek(-4, os.SEEK_END)
+        return b"PAR1" in (start, stream.read(4))
+
+
 def parquet(files: Sequence[str], *options: str) -> str:
     """The rows of Parquet files in SQL.
 
@@ -267,11 +276,14 @@ def integer_of(label: str | int) -> int | None:
 
 
 def text(kind: Kind, value: str = "value") -> str:
-    """The value as the text of a label; whole numbers are written without `.0`."""
+    """The value as the text of a label: of whole numbers without `.0`, of 0.10 and .1 it is 0.1."""
     if kind == "text":
         return value
     as_text = f"CAST({value} AS VARCHAR)"
-    return f"coalesce(CAST({_whole(value)} AS VARCHAR), {as_text})" if kind == "number" else as_text
+    if kind != "number":
+        return as_text
+    with_zero = rf"regexp_replace({as_text}, '^(-?)\.', '\10.')"  # of a DECIMAL of decimals alone
+    return f"coalesce(CAST({_whole(value)} AS VARCHAR), {without_zeros(with_zero)})"
 
 
 _ZEROS = r"^([+-]?[0-9]*\.[0-9]*[1-9])0+$"
@@ -281,11 +293,6 @@ _ZEROS = r"^([+-]?[0-9]*\.[0-9]*[1-9])0+$"
 def without_zeros(value: str) -> str:
     """The text of a number as that of floats: 0.1 of 0.10, and other texts unchanged."""
     return rf"regexp_replace({value}, {literal(_ZEROS)}, '\1')"
-
-
-def as_label(kind: Kind, value: str = "value") -> str:
-    """The text that is compared with those of labels: of a number without zeros at its end."""
-    return without_zeros(text(kind, value)) if kind == "number" else text(kind, value)
 
 
 def declare_spelling(connection: Connection) -> None:
@@ -372,7 +379,8 @@ def integer(kind: Kind, value: str = "value") -> str:
 def _whole(value: str) -> str:
     # NaN equals its own trunc in DuckDB. It is larger than every number, too, but the statistics of Parquet, which do
     # not include it, may answer the comparison; and a CAST of NaN is an error.
-    is_whole = f"{value} = trunc({value}) AND abs({value}) <= {LARGEST_EXACT_FLOAT}"
+    # A DECIMAL with many digits after the point has no room for an integer to compare with.
+    is_whole = f"{value} = trunc({value}) AND abs({value}) <= {LARGEST_EXACT_FLOAT}::DOUBLE"
     return f"CASE WHEN {is_whole} THEN TRY_CAST({value} AS BIGINT) END"
 
 
@@ -417,7 +425,9 @@ def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
     # number is NaN, but not that none has its text.
     nan = NAN if kind == "number" else ()
     listed = ", ".join(literal(token) for token in ("", *nan, *tokens))
-    return f"({value} IS NULL OR {text(kind, value)} IN ({listed}))"
+    # The text of a label takes longer.
+    shown = text(kind, value) if tokens else f"CAST({value} AS VARCHAR)"
+    return f"({value} IS NULL OR {shown} IN ({listed}))"
 
 
 def position(kind: Kind, domain: Domain, value: str = "value") -> str:
@@ -426,7 +436,7 @@ def position(kind: Kind, domain: Domain, value: str = "value") -> str:
     For listed labels the connection must have the type `category` (`read.declare_category`); of numbers 0.10 is 0.1.
     """
     if not domain.is_range:
-        return f"CAST(enum_code(TRY_CAST({as_label(kind, value)} AS category)) AS BIGINT)"
+        return f"CAST(enum_code(TRY_CAST({text(kind, value)} AS category)) AS BIGINT)"
     first, last = domain.ends
     number = integer(kind, value)
     return f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {number} - ({first}) END"

@@ -12,7 +12,6 @@ import numpy as np
 from rrjax.data.errors import DataError, number, option
 from rrjax.data.number_text import NUMBER
 from rrjax.io.database import (
-    as_label,
     as_written,
     has_no_answer,
     integer,
@@ -292,7 +291,7 @@ def _counted(chosen: Scan, domain: Domain | None, *, empty: bool = False) -> Cou
 def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
     """The counts of the table `tally` over a domain, which must have all its values."""
     place = position(chosen.kind, domain)
-    rows = f"(SELECT value, {as_label(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none})"
+    rows = f"(SELECT value, {text(chosen.kind)} AS label, amount FROM tally WHERE NOT {is_none})"
     if not domain.is_range:  # a join is many times faster than a type with a million labels; it keeps no order
         place, rows = "position", f"{rows} LEFT JOIN {_labels_of(chosen, domain)} USING (label)"
     chosen.query(f"CREATE OR REPLACE TEMP TABLE placed AS SELECT {place} AS position, label, amount FROM {rows}")

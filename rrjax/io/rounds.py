@@ -20,14 +20,23 @@ from typing import Any
 import numpy as np
 
 from rrjax.data.errors import DataError, number
-from rrjax.io.database import connect, declare_spelling, explaining, is_rounded, parquet, parquet_record, user_name
+from rrjax.io.database import (
+    connect,
+    declare_spelling,
+    explaining,
+    is_parquet,
+    is_rounded,
+    parquet,
+    parquet_record,
+    user_name,
+)
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MEMO_KEY, MechanismRecord, Metadata
 from rrjax.io.rows import read_rows
 from rrjax.io.scan import Scan, error_at, place_of, scanning
 from rrjax.io.source import Source
 from rrjax.io.tallies import read_reports
-from rrjax.io.write import CODINGS, copy, replacing
+from rrjax.io.write import CODINGS, DAMAGED_MEMO, copy, replacing
 from rrjax.privacy.clients.locking import Lock, locked
 from rrjax.privacy.clients.longitudinal import LongitudinalClient
 
@@ -289,12 +298,6 @@ class Memos:
         return np.unique(self.users.astype(str), return_counts=True)[1]
 
 
-_DAMAGED = (
-    "is damaged: it does not hold what was written. Bring back a whole copy of it: answers that are lost would be "
-    "drawn again, which spends ε∞ again"
-)
-
-
 def _sum_of(record: Mapping[str, Any], users: Any, keys: Any, seeds: Any, answers: Any) -> str:
     """A hash of all that a memo holds: Parquet has no checksum of its own, and one byte may be a user's ε∞."""
     digest = hashlib.blake2b(json.dumps(record).encode(), digest_size=16)
@@ -403,38 +406,23 @@ class MemoFile:
         if not self.path.exists():
             empty = np.zeros(0, np.int32)
             return Memos(np.zeros(0, object), empty, empty.astype(np.uint32), empty, [])
-        file = str(self.path)
-        with connect() as connection, explaining([file]):
-            text = parquet_record(connection, file, MEMO_KEY)
-            if text is None:
-                raise self._refused("is no file of memos")
-            try:
-                record = dict(json.loads(text))
-            except ValueError as error:
-                raise self._refused(_DAMAGED) from error
-            for name, wanted in self._full_head.items():
-                value = record.get(name)
-                if value == wanted or (name == "user" and name not in record):  # written by the next round
-                    continue
-                problem = "it is the memo of another collection, and answers must not be mixed"
-                has = f"has {name} ="
-                if name == "user":
-                    problem = "under other names the same people would spend ε∞ again. Name the column as before"
-                    has = "names its users by the column"
-                values = f" {value!r}, not {wanted!r}"
-                # Fingerprints and truth values say nothing to a person.
-                if name == "domain":
-                    has, values = "has other categories, or these in another order", ""
-                elif name == "simulated":
-                    has, values = f"was made {'with' if value else 'without'} --seed", ""
-                raise self._refused(f"{has}{values}: {problem}", argument=name, value=value)
-            declare_spelling(connection)
-            user = user_name("text", '"user"')
-            query = f'SELECT * REPLACE ({user} AS "user"), "user" AS written FROM {parquet([file])}'
-            rows = connection.execute(query).fetchnumpy()
-        written = record.pop("sum", None)  # an earlier version wrote none
-        if written not in (None, _sum_of(record, rows["written"], rows["key"], rows["seed"], rows["answer"])):
-            raise self._refused(_DAMAGED)
+        record, rows = self._parts()
+        for name, wanted in self._full_head.items():
+            value = record.get(name)
+            if value == wanted or (name == "user" and name not in record):  # written by the next round
+                continue
+            problem = "it is the memo of another collection, and answers must not be mixed"
+            has = f"has {name} ="
+            if name == "user":
+                problem = "under other names the same people would spend ε∞ again. Name the column as before"
+                has = "names its users by the column"
+            values = f" {value!r}, not {wanted!r}"
+            # Fingerprints and truth values say nothing to a person.
+            if name == "domain":
+                has, values = "has other categories, or these in another order", ""
+            elif name == "simulated":
+                has, values = f"was made {'with' if value else 'without'} --seed", ""
+            raise self._refused(f"{has}{values}: {problem}", argument=name, value=value)
         answers = np.asarray(rows["answer"])
         if answers.dtype == object:
             size = self.head["num_categories"]
@@ -452,6 +440,35 @@ class MemoFile:
             record.get("generation", 0),
             record.get("collection"),
         )
+
+    def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The record of the memo, and its rows, as they were written."""
+        import duckdb
+
+        file = str(self.path)
+        if not is_parquet(file):
+            raise self._refused("is no file of memos")
+        try:
+            with connect() as connection:
+                text = parquet_record(connection, file, MEMO_KEY)
+                record = None if text is None else dict(json.loads(text))
+                declare_spelling(connection)
+                user = user_name("text", '"user"')
+                query = f'SELECT * REPLACE ({user} AS "user"), "user" AS written FROM {parquet([file])}'
+                rows = {} if record is None else connection.execute(query).fetchnumpy()
+                hashed = [rows[name] for name in ("written", "key", "seed", "answer")] if rows else []
+                written = (record or {}).pop("sum", None)  # an earlier version wrote none
+                is_whole = written is None or written == _sum_of(record or {}, *hashed)
+        except duckdb.OutOfMemoryException:
+            with explaining([file]):
+                raise
+        except (duckdb.Error, ValueError, TypeError, KeyError) as error:
+            raise self._refused(DAMAGED_MEMO) from error
+        if record is None:
+            raise self._refused("is no file of memos")
+        if not is_whole:
+            raise self._refused(DAMAGED_MEMO)
+        return record, rows
 
     def read(self) -> Memos:
         """The memos, of a file that must be there; errors as of `opened`."""

@@ -28,7 +28,15 @@ from rrjax.io.database import (
     text,
 )
 from rrjax.io.source import Format, FrameSource, Source, is_large_and_quoted, stamp_of
-from rrjax.io.types_of_columns import INTEGERS, Column, as_texts, joined, kind_of, plain_type
+from rrjax.io.types_of_columns import (
+    INTEGERS,
+    Column,
+    as_texts,
+    joined,
+    kind_of,
+    plain_type,
+    type_of_values,
+)
 
 _BLANKS = r"E' \t\r\n'"
 """SQL literal of `domain.BLANKS`."""
@@ -234,15 +242,13 @@ def _alike(connection: Connection, relations: Sequence[_Relation], name: str) ->
 
 
 def _said(connection: Connection, relation: _Relation, name: str) -> Column | None:
-    """The column with the type that its values have as integers; None without a value."""
+    """The column with the type that its values have; None without a value."""
     own, kind, type_name = relation.column(name)
-    if kind == "integer":
-        largest = f"SELECT max(abs(CAST({own} AS HUGEINT))) FROM ({relation.sql})"
-        size = connection.execute(largest).fetchall()[0][0]
-        return None if size is None else (own, kind, "INTEGER" if size < 2**31 else type_name)
     missing = f"{own} IS NULL" if kind == "nested" else is_missing(kind, (), own)
-    some_value = f"SELECT 1 FROM ({relation.sql}) WHERE NOT {missing} LIMIT 1"
-    return (own, kind, type_name) if connection.execute(some_value).fetchall() else None
+    largest = f"max(abs({f'CAST({own} AS HUGEINT)' if kind == 'integer' else own}))"
+    size = largest if kind in ("integer", "number") else "any_value(1)"
+    value = connection.execute(f"SELECT {size} FROM ({relation.sql}) WHERE NOT {missing}").fetchall()[0][0]
+    return None if value is None else (own, kind, type_of_values(type_name, value))
 
 
 def _of_two_types(relations: Sequence[_Relation], name: str) -> DataError:
@@ -250,8 +256,8 @@ def _of_two_types(relations: Sequence[_Relation], name: str) -> DataError:
     files = {relation.column(name)[2]: relation.files[0] for relation in reversed(relations)}
     (first, file), (second, other), *_ = reversed(files.items())
     return DataError(
-        f"{other}: column {name!r} has the type {second}, and {first} in {file}. One value may be written in two ways "
-        "there, and would count as two: write the column with one type in all files.",
+        f"{other}: column {name!r} has the type {second}, and {first} in {file}. Their values cannot be joined without "
+        "changing some, or two of one value: write the column with one type in all files.",
         file=other,
         column=name,
     )

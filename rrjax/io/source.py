@@ -15,7 +15,7 @@ from glob import glob, has_magic
 from typing import Any, Literal, TypeAlias
 
 from rrjax.data.errors import DataError, option
-from rrjax.io.database import BAD_GZIP, Connection, connect, explaining, file_list, parquet, parquet_record
+from rrjax.io.database import BAD_GZIP, Connection, connect, explaining, file_list, is_parquet, parquet, parquet_record
 from rrjax.io.domain import BLANKS
 from rrjax.io.metadata import KEY, Metadata, metadata_of
 
@@ -34,7 +34,6 @@ _FORMAT_OF_SUFFIX: dict[str, Format] = {
 _FORMATS = tuple(dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
 _GZIP_MAGIC = b"\x1f\x8b"
 _ENCODING_OF_ZEROS = {"x0x0": "UTF-16LE", "0x0x": "UTF-16BE", "x000": "UTF-32LE", "000x": "UTF-32BE"}
-_PARQUET = b"PAR1"
 _SAVE = "which is not read: save it as CSV or Parquet"
 _FOREIGN_FORMATS = {
     rb"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it with unzstd",
@@ -400,8 +399,8 @@ def copies(files: Sequence[str]) -> list[tuple[str, str]]:
     """
     parquet, texts = [], []
     for file in files:
-        with contextlib.suppress(OSError), open(file, "rb") as stream:  # it is refused when it is read
-            (parquet if stream.read(4) == _PARQUET else texts).append(file)
+        with contextlib.suppress(OSError):  # it is refused when it is read
+            (parquet if is_parquet(file) else texts).append(file)
     groups = _alike(texts, _start_of_text, _whole_text)
     if len(parquet) > 1:
         with connect() as connection:
@@ -557,7 +556,7 @@ def _check_format(file: str, start: bytes) -> None:
             f"the text is {encoding}, and must be UTF-8. Save it as UTF-8, or convert it, for example with: "
             f"iconv -f {encoding} -t utf-8",
         )
-    if b"\0" in start and not start.startswith(_PARQUET):
+    if b"\0" in start and not is_parquet(file):
         raise DataError.at(
             file,
             "there are zero bytes in it, so it is UTF-16, UTF-32 or no text at all, and must be UTF-8. "

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from rrjax.io.database import NAN, Kind, text
+from rrjax.io.database import LARGEST_EXACT_FLOAT, NAN, Kind, text
 
 Column = tuple[str, Kind, str]
 INTEGERS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39}
 """Types of integers, which may have a U before them, and their digits."""
 FLOATS = ("FLOAT", "DOUBLE")
+_LARGE = "LARGE "
+"""Before a type of floats of which one may stand for several integers."""
 
 
 def kind_of(type_name: str) -> Kind:
@@ -31,6 +34,16 @@ def plain_type(type_name: str) -> str:
     return type_name.replace("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE").removesuffix("_NS")
 
 
+def type_of_values(type_name: str, largest: Any) -> str:
+    """The type that values need whose largest size is given: fewer digits of integers and DECIMAL, or `_LARGE`."""
+    if type_name in FLOATS:
+        return _LARGE * (largest > LARGEST_EXACT_FLOAT) + type_name
+    if kind_of(type_name) not in ("integer", "number"):
+        return type_name
+    _, scale = _digits(type_name)
+    return f"DECIMAL({min(len(str(int(largest))) + scale, 38)},{scale})"
+
+
 def joined(columns: Sequence[Column]) -> tuple[Kind, list[str]] | None:
     """The kind and the expressions of columns whose types DuckDB joins, or that a type of numbers holds, exactly.
 
@@ -38,7 +51,7 @@ def joined(columns: Sequence[Column]) -> tuple[Kind, list[str]] | None:
     """
     kinds: set[Kind] = {kind for _, kind, _ in columns}
     types = {type_name for _, _, type_name in columns}
-    if len(types) == 1 or kinds == {"integer"}:
+    if len(kinds) == 1 and (len(types) == 1 or kinds == {"integer"}):
         return kinds.pop(), [own for own, _, _ in columns]
     if kinds <= {"integer", "number"} and (joint := _joint_type(types)) is not None:
         return "number", [_cast(own, type_name, joint) for own, _, type_name in columns]
@@ -58,15 +71,15 @@ def as_texts(columns: Sequence[Column]) -> tuple[Kind, list[str]] | None:
 def _cast(own: str, type_name: str, joint: str) -> str:
     """A number as one of another type; a fraction that is a FLOAT as the number that its text is, such as 0.1."""
     cast = f"CAST({own} AS {joint})"
-    if type_name != "FLOAT":
+    if type_name.removeprefix(_LARGE) != "FLOAT":
         return cast
     return f"CASE WHEN {own} = trunc({own}) THEN {cast} ELSE CAST(CAST({own} AS VARCHAR) AS {joint}) END"
 
 
 def _joint_type(types: Iterable[str]) -> str | None:
     """The type that holds the numbers of these types of integers, DECIMAL, FLOAT and DOUBLE exactly, or None."""
-    exact = [_digits(each) for each in types if each not in FLOATS]
-    if not {*FLOATS}.isdisjoint(types):
+    exact = [_digits(each) for each in types if each.removeprefix(_LARGE) not in FLOATS]
+    if len(exact) < len({*types}):
         return "DOUBLE" if all(digits <= 15 for digits, _ in exact) else None
     scale = max(each for _, each in exact)
     digits = scale + max(digits - each for digits, each in exact)

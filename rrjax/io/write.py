@@ -23,7 +23,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rrjax.data.errors import Contradiction, DataError, check_installed
-from rrjax.io.database import Connection, connect, explaining, identifier, literal, parquet_record, safe_cell
+from rrjax.io.database import (
+    Connection,
+    connect,
+    explaining,
+    identifier,
+    is_parquet,
+    literal,
+    parquet_record,
+    safe_cell,
+)
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import KEY, MEMO_KEY, TALLY_KEY, Metadata, columns_from_json, columns_to_json
 from rrjax.io.scan import selected
@@ -73,6 +82,10 @@ _KEPT = {
     "unreadable": "is a Parquet file that cannot be read, and may hold reports or a memo",
 }
 """What is said of files that results do not replace, by their kind."""
+DAMAGED_MEMO = (
+    "is damaged: it does not hold what was written. Bring back a whole copy of it: answers that are lost would be "
+    "drawn again, which spends ε∞ again"
+)
 _INPUTS: ContextVar[Mapping[tuple[int, int], str]] = ContextVar("inputs", default=MappingProxyType({}))
 _NEW: ContextVar[frozenset[Path]] = ContextVar("new", default=frozenset())
 _TELL: ContextVar[Commit | None] = ContextVar("tell", default=None)
@@ -123,7 +136,7 @@ def kind_of(path: str | PathLike[str]) -> str | None:
         return "memo"
     if start.startswith(NOTE):
         return "lock"
-    if start[:4] != b"PAR1":
+    if not is_parquet(path):
         return None
     file = os.fspath(path)
     try:
@@ -528,7 +541,7 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
     Raises:
         Contradiction: The file is an input (`protecting`), under whatever name, is of another kind in `_KEPT`,
             or is there although it is to be new (`creating`).
-        DataError: No file can be there.
+        DataError: No file can be there, or a memo is damaged.
     """
     place = Path(os.path.realpath(path))
     try:
@@ -548,6 +561,8 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
         problem = "was written by another process meanwhile, and is not replaced; this command made no reports"
     elif kind is None or kind in over:
         return place
+    elif kind == "unreadable" and "memo" in over:  # with another file the answers would be drawn again
+        raise DataError(f"{os.fspath(path)} {DAMAGED_MEMO}.", file=os.fspath(path))
     else:
         problem = _KEPT[kind]
     raise Contradiction(f"{os.fspath(path)} {problem}; write to another file.", file=os.fspath(path))

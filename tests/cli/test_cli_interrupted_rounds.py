@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rrjax import io
-from rrjax.io.write import kind_of
+from rrjax.io.write import DAMAGED_MEMO, kind_of
 
 pytestmark = pytest.mark.once
 LINE = ["randomize", "day.csv", "--column", "app", "--user", "id", "--domain", "0:2", "--memo", "memo/m.parquet"]
@@ -263,7 +263,7 @@ def test_a_memo_of_which_a_byte_is_lost_is_refused(day, mechanism):
     memo = Path("memo/m.parquet")
     whole, held = memo.read_bytes(), answers()
     read_wrong = 0
-    for place in range(4, len(whole), 61):
+    for place in (0, *range(4, len(whole), 61)):
         memo.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with contextlib.suppress(duckdb.Error, UnicodeDecodeError):
             read_wrong += answers() != held
@@ -273,5 +273,32 @@ def test_a_memo_of_which_a_byte_is_lost_is_refused(day, mechanism):
             Path("reports/two.parquet").unlink()
             memo.write_bytes(whole)
             Path("memo/m.parquet.lock").unlink()
+        else:
+            assert DAMAGED_MEMO in str(day.error), place
         assert not Path("reports/two.parquet").exists()
     assert read_wrong  # in silence without a sum
+
+
+@pytest.mark.long
+def test_a_memo_that_was_cut_short_is_to_be_brought_back(day):
+    """With another file the answers would be drawn again."""
+    assert day(*LINE, "--out", "reports/one.parquet")[0] == 0
+    memo = Path("memo/m.parquet")
+    whole = memo.read_bytes()
+    for left in (len(whole) // 2, 8, len(whole) - 1):
+        memo.write_bytes(whole[:left])
+        assert day(*LINE, "--out", "reports/two.parquet")[0] == 3
+        assert DAMAGED_MEMO in str(day.error)
+        assert memo.read_bytes() == whole[:left]
+    assert not Path("reports/two.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["reports/one.parquet", "memo/m.parquet"])
+def test_a_file_with_a_damaged_beginning_is_kept(day, name):
+    """DuckDB reads it all the same."""
+    assert day(*LINE, "--out", "reports/one.parquet")[0] == 0
+    shutil.copy("reports/one.parquet", "read.parquet")
+    damaged = b"p" + Path(name).read_bytes()[1:]
+    Path(name).write_bytes(damaged)
+    assert day("estimate", "read.parquet", "--out", name)[0] == 2
+    assert Path(name).read_bytes() == damaged

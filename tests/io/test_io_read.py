@@ -125,7 +125,7 @@ def test_numeric_parquet_types(tmp_path, type_name):
 
 @pytest.mark.parametrize("type_name", ["VARCHAR", "DATE", "BLOB", "BOOLEAN", "DECIMAL(5,2)"])
 def test_other_parquet_types_count_as_text(tmp_path, type_name):
-    values = {"DATE": ("2020-01-02", "2020-01-03"), "BOOLEAN": ("false", "true"), "DECIMAL(5,2)": ("1.25", "2.50")}.get(
+    values = {"DATE": ("2020-01-02", "2020-01-03"), "BOOLEAN": ("false", "true"), "DECIMAL(5,2)": ("1.25", "2.5")}.get(
         type_name, ("a", "b")
     )
     query = f"SELECT unnest([{values[1]!r}, {values[0]!r}, {values[1]!r}])::{type_name} AS a"

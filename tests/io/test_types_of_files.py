@@ -14,6 +14,13 @@ from rrjax.io.rows import read_cells, read_covariate
 from rrjax.io.scan import selected
 
 PAIRS = {
+    "of other scales": ("1::DECIMAL(38,0)", "0.40::DECIMAL(10,2)", ["0.4", "1"]),
+    "of more digits": ("1.5::DECIMAL(38,2)", "0.123456::DECIMAL(38,10)", ["0.123456", "1.5"]),
+    "of equal values in wide types": ("1.50::DECIMAL(38,2)", "1.5::DECIMAL(38,10)", ["1.5000000000"]),
+    "of wide ones with floats": ("1.5::DECIMAL(18,2)", "1.5::DOUBLE", ["1.5"]),
+    "of large floats": (f"{2**60}::DOUBLE", "4::BIGINT", ["1.152921504606847e+18", "4"]),
+    "of many digits": ("1::DECIMAL(38,23)", "0.5::DECIMAL(30,25)", ["0.5", "1"]),
+    "below one": ("0.50::DECIMAL(2,2)", "0.25::DECIMAL(3,3)", ["0.25", "0.5"]),
     "of equal values": ("1.50::DECIMAL(10,2)", "1.5000::DECIMAL(12,4)", ["1.5000"]),
     "with floats": ("123456789::DECIMAL(12,0)", "0.5::FLOAT", ["0.5", "123456789"]),
     "of equal values with floats": ("1.50::DECIMAL(10,2)", "1.5::DOUBLE", ["1.5"]),
@@ -102,12 +109,16 @@ def test_a_missing_value_that_is_an_answer_is_told_by_its_number(tmp_path):
             count_reports(Source(file, column="x", missing=(token,)), ["0.10", "0.20"])
 
 
-@pytest.mark.parametrize("types", [["DECIMAL(5,2)"], ["DECIMAL(5,2)", "DECIMAL(6,3)"], ["DOUBLE", "FLOAT"], ["DOUBLE"]])
+TYPES = [["DECIMAL(5,2)"], ["DECIMAL(5,2)", "DECIMAL(6,3)"], ["DOUBLE", "FLOAT"], ["DOUBLE"], ["DECIMAL(2,2)"]]
+
+
+@pytest.mark.parametrize("types", TYPES)
 def test_a_category_that_is_a_number_is_found_by_its_value(tmp_path, types):
     files = [str(tmp_path / f"{place}.parquet") for place in range(len(types))]
     for kind, file in zip(types, files, strict=True):
         duckdb.sql(f"SELECT unnest([0.1, 0.2, 0.1])::{kind} AS x, {file!r} AS y").write_parquet(file)
     source = Source(files, column="x")
+    assert {cell for (cell,) in read_cells(Source(files, column="y"), ["x"])} == {"0.1", "0.2"}  # one name of a level
     for domain in (["0.10", "0.20"], ["0.1", "0.2"], ["0.1", "0.20"]):
         assert count_reports(source, domain).counts.tolist() == [2 * len(types), len(types)]
         assert read_values(source, domain).indices.tolist() == [0, 1, 0] * len(types)
@@ -138,8 +149,10 @@ TWO_WAYS = [
     ("TIMESTAMP '2026-01-01'", "DATE '2026-01-01'"),
     ("TIMESTAMP '2026-01-01'", "TIMESTAMPTZ '2026-01-01 00:00:00+00'"),
     ("'true'", "true"),
-    ("1.50::DECIMAL(38,2)", "1.5::DECIMAL(38,10)"),
-    ("1.5::DECIMAL(18,2)", "1.5::DOUBLE"),
+    ("1234567890.50::DECIMAL(38,2)", "1.5::DECIMAL(38,30)"),
+    ("12345678901234567.8::DECIMAL(20,1)", "0.5::DOUBLE"),
+    (f"{2**60}::BIGINT", f"{2**60}::DOUBLE"),  # whose text is 1.152921504606847e+18
+    (f"{2**60}::DECIMAL(20,0)", f"{2**61}::FLOAT"),
     ("'a'", "[1, 2]"),
     ("[1, 2]", "['1', '2']"),
 ]
@@ -205,3 +218,10 @@ def test_a_missing_number_is_missing_beside_numbers_of_another_type(tmp_path, wr
     counted = count_reports(Source(files, column="x"), "1:2")
     assert (counted.counts.tolist(), counted.num_missing) == ([1, 1], 1)
     assert np.isnan(read_covariate(Source(files, column="x")).values).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("scale", [22, 23, 37])
+def test_whole_numbers_of_many_decimals_are_read(tmp_path, scale):
+    file = str(tmp_path / "0.parquet")
+    duckdb.sql(f"SELECT unnest([1, 0.5, 1])::DECIMAL(38,{scale}) AS x").write_parquet(file)
+    assert count_reports(Source(file, column="x"), ["0.5", "1"]).counts.tolist() == [1, 2]
