@@ -36,6 +36,8 @@ from rrjax.numerics.sums import accurate_sum
 
 STEPS = 14
 """Bisections of a limit: of V to 1e-4."""
+LIKE_THE_LIKELIEST = 1e-3
+"""χ² by which a table may fit worse than the likeliest and count as fitting like it."""
 LEAST = 0.5
 """Reports that a kind without any counts as, where errors are simulated."""
 
@@ -392,7 +394,10 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         [anything, seen[1]], [seen[0], seen[1]], [anything, at_least[1]],
     ]  # fmt: skip
     parts = jnp.stack([jnp.full_like(miss, 0.5), 1 - miss / 2, miss / 2])
-    distances = jnp.stack([-anything, ndtri(miss / 2) ** 2, -anything])
+    # A row and a column without reports may carry any V: tables of many fit like the likeliest, and the least is taken.
+    undecided = jnp.any(jnp.sum(counts, axis=1) == 0) & jnp.any(jnp.sum(counts, axis=0) == 0)
+    enough = jnp.where(undecided, LIKE_THE_LIKELIEST, -jnp.inf).astype(dtype)
+    distances = jnp.stack([enough, ndtri(miss / 2) ** 2, -anything])
     bounds = jnp.repeat(jnp.arange(2), 3), jnp.asarray(statistics), jnp.tile(parts, 2), jnp.tile(distances, 2)
     # The interval holds what the halvings leave open.
     of_v, of_information = lax.map(place, bounds).reshape(2, 3, 2)[:, jnp.arange(3), jnp.asarray([1, 0, 1])]

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int
 
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.solvers import cholesky_factor, cholesky_solve, regularized
+from rrjax.numerics.solvers import bisected, cholesky_factor, cholesky_solve, regularized
 
 MOST_SEARCHED_CELLS = 144
 """Limit of the number of cells of a table that is searched for: a step solves a linear system of so many equations."""
@@ -41,7 +41,7 @@ LEAST_KEPT = 0.2
 """Part of the x of a cell that a step leaves at least: beyond zero x² would grow again."""
 LARGEST_WAVE = 0.1
 """Limit of the relative differences from a start."""
-TINY = 1e-10
+TINY = 1e-12
 """Smallest share of a cell; one of zero would never move."""
 LEAST_EXPECTED = 1e-18
 """Smallest product of two margins, the square of which float32 holds: a derivative divides by it."""
@@ -122,27 +122,36 @@ def beginnings(table: Float[Array, "K L"], errors: Float[Array, "K L"]) -> Float
 def nearest(
     misfit: Misfit, starts: Float[Array, "B K L"], measure: Int[Array, ""], length: Float[Array, ""]
 ) -> tuple[Float[Array, "K L"], Float[Array, ""]]:
-    """The table of the smallest misfit whose `lengths[measure]` is a given one, and its misfit, as far as found."""
+    """The table of the smallest misfit whose `lengths[measure]` is a given one, and its misfit, as far as found.
+
+    Where no table of this length is found it is the one whose length is nearest.
+    """
 
     def search(start):
-        rows, columns = jnp.sum(start, axis=1), jnp.sum(start, axis=0)
+        independent = jnp.sum(start, axis=1)[:, None] * jnp.sum(start, axis=0)
+        # A table with the length lies between one with less, the likeliest if it has, and one with more.
+        less = jnp.where(lengths(starts[0])[measure] < length, starts[0], independent)
+
+        def mixed(part):
+            return jnp.maximum(part * start + (1 - part) * less, TINY)
+
+        ends = with_sharding_of((jnp.zeros_like(length), jnp.ones_like(length)), start)
+        low, part = bisected(lambda part: lengths(mixed(part))[measure] < length, *ends, 20)
         # Not the start itself: an empty cell would hardly move, and an empty row or column has no curvature.
-        part = 0.998 * jnp.minimum(length / lengths(start)[measure], 1)
-        mixed = part * start + (1 - part) * rows[:, None] * columns
+        begun = mixed(0.998 * part)
         # Where a row and a column occur only together V has no slope in the others: V² grows with dependence squared.
-        lacking = jnp.sqrt(jnp.maximum(length**2 - lengths(mixed)[measure] ** 2, 0))
+        lacking = jnp.sqrt(jnp.maximum(length**2 - lengths(begun)[measure] ** 2, 0))
         wave = jnp.cos(jnp.arange(1, start.size + 1, dtype=start.dtype) ** 2).reshape(start.shape)
-        mixed = jnp.maximum(mixed * (1 + jnp.minimum(lacking, LARGEST_WAVE) * wave), TINY)
-        mixed = mixed / jnp.sum(mixed)
-        return _searched(misfit, mixed, measure, length)
+        begun = jnp.maximum(begun * (1 + jnp.minimum(lacking, LARGEST_WAVE) * wave), TINY)
+        return _searched(misfit, begun / jnp.sum(begun), mixed((low + part) / 2), measure, length)
 
     tables, merits = lax.map(search, starts)
     best = tables[jnp.argmin(merits)]
     return best, misfit.value(best)
 
 
-def _searched(misfit, start, measure, length):
-    """The best table of a search, and its misfit, which is `OFF` where the search has not found one of the length."""
+def _searched(misfit, start, known, measure, length):
+    """The best table of a search and a known one, and its misfit; more than `OFF` · `NEAR` if none has the length."""
 
     def merit(table):
         off = jnp.abs(lengths(table)[measure] - length)
@@ -181,6 +190,6 @@ def _searched(misfit, start, measure, length):
     def goes_on(state):
         return (state[0] < MOST_STEPS) & (state[1] > SHORTEST_STEP)
 
-    begun = jnp.int32(0), jnp.ones_like(length), jnp.zeros_like(start, shape=2), start, start, merit(start)
+    begun = jnp.int32(0), jnp.ones_like(length), jnp.zeros_like(start, shape=2), start, known, merit(known)
     *_, best, least = lax.while_loop(goes_on, step, with_sharding_of(begun, start, length))
     return best, least

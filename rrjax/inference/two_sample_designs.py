@@ -97,8 +97,8 @@ def compliance(
 
     Returns:
         A `ComplianceEstimate`. All NaN for unusable counts; the share is NaN if nobody complies. In float32, shares of
-            a kind below 8e-6 are rounding, and are taken for zero; where those who do not comply always say no, only
-            their own is. `jit`, `vmap`.
+            a kind below 1e-6 are rounding, and are taken for zero, and more where the two designs are nearly equal;
+            where those who do not comply always say no, only their own is. `jit`, `vmap`.
 
     Raises:
         ValueError: A wrong shape, counts that are not integers, a level outside (0, 1), or a design whose parameters do
@@ -173,7 +173,8 @@ def unrelated_question(
         level: Scalar in (0, 1), of the interval.
 
     Returns:
-        An `UnrelatedQuestionEstimate`. All NaN for unusable counts. `jit`, `vmap`.
+        An `UnrelatedQuestionEstimate`. All NaN for unusable counts. In float32, shares within 1e-6 of zero or one are
+            taken for these, and more where the two designs are nearly equal. `jit`, `vmap`.
 
     Raises:
         ValueError: A wrong shape, counts that are not integers, a level outside (0, 1), or nearly equal `truth`.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 else:
     Connection = Any  # the type's name must not load DuckDB
 
+_PARQUET = b"PAR1"
 Kind = Literal["integer", "number", "text", "nested"]
 """Kind of a column; nested columns have lists, structs or maps, which are not labels."""
 
@@ -184,12 +185,16 @@ def file_list(files: Sequence[str]) -> str:
 
 
 def is_parquet(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins or ends as Parquet does: DuckDB reads one whose beginning is damaged. `OSError`."""
+    """Whether a file begins as Parquet does, or has its end: DuckDB reads one whose beginning is damaged. `OSError`."""
     with open(path, "rb") as stream:
-        start = stream.read(4)
-        with contextlib.suppress(OSError):  # a pipe, or a short file
-            stream.seek(-4, os.SEEK_END)
-        return b"PAR1" in (start, stream.read(4))
+        if stream.read(4) == _PARQUET:
+            return True
+        try:
+            stream.seek(-8, os.SEEK_END)
+        except OSError:  # a pipe, or a short file
+            return False
+        end, size = stream.read(8), stream.tell()
+        return end[4:] == _PARQUET and 12 < int.from_bytes(end[:4], "little") + 12 <= size
 
 
 def parquet(files: Sequence[str], *options: str) -> str:
@@ -283,16 +288,17 @@ def text(kind: Kind, value: str = "value") -> str:
     if kind != "number":
         return as_text
     with_zero = rf"regexp_replace({as_text}, '^(-?)\.', '\10.')"  # of a DECIMAL of decimals alone
-    return f"coalesce(CAST({_whole(value)} AS VARCHAR), {without_zeros(with_zero)})"
+    of_decimal = f"CASE WHEN typeof({value}) LIKE 'DECIMAL%' THEN {without_zeros(with_zero)} ELSE {as_text} END"
+    return f"coalesce(CAST({_whole(value)} AS VARCHAR), {of_decimal})"
 
 
-_ZEROS = r"^([+-]?[0-9]*\.[0-9]*[1-9])0+$"
-"""Pattern of decimals with zeros at their end."""
+_ZEROS = r"^([+-]?[0-9]*)(?:\.0*|(\.[0-9]*[1-9])0+)$"
+"""Pattern of numbers with zeros at the end of their decimals."""
 
 
 def without_zeros(value: str) -> str:
-    """The text of a number as that of floats: 0.1 of 0.10, and other texts unchanged."""
-    return rf"regexp_replace({value}, {literal(_ZEROS)}, '\1')"
+    """The text of a number as that of floats: 0.1 of 0.10, 1 of 1.00, and other texts unchanged."""
+    return rf"regexp_replace({value}, {literal(_ZEROS)}, '\1\2')"
 
 
 def declare_spelling(connection: Connection) -> None:
@@ -343,7 +349,7 @@ def user_name(kind: Kind, value: str = "value") -> str:
     if kind == "text":  # of ASCII texts without blanks around them the spelling is known, without a call of Python
         name = f"CASE WHEN regexp_full_match({name}, '[!-~]([ -~]*[!-~])?') THEN {name} ELSE spelled({name}) END"
     name = rf"nullif(regexp_replace({name}, {literal(_WHOLE)}, '\1'), '')"
-    return f"CASE WHEN NOT {is_missing(kind, (), value)} THEN {name} END"
+    return f"CASE WHEN NOT {is_missing(kind, value)} THEN {name} END"
 
 
 def is_rounded(kind: Kind, value: str = "value") -> str:
@@ -419,15 +425,12 @@ NAN = ("nan", "-nan")
 """The texts of NaN, of which the result of 0/0 has a sign."""
 
 
-def is_missing(kind: Kind, tokens: Sequence[str], value: str = "value") -> str:
-    """Whether the value means a missing answer; never NULL."""
+def is_missing(kind: Kind, value: str = "value") -> str:
+    """Whether the value means a missing answer by itself; never NULL."""
     # Data frames write a missing number as NaN. The statistics of Parquet leave it out, and by them DuckDB says that no
     # number is NaN, but not that none has its text.
-    nan = NAN if kind == "number" else ()
-    listed = ", ".join(literal(token) for token in ("", *nan, *tokens))
-    # The text of a label takes longer.
-    shown = text(kind, value) if tokens else f"CAST({value} AS VARCHAR)"
-    return f"({value} IS NULL OR {shown} IN ({listed}))"
+    listed = ", ".join(literal(token) for token in ("", *(NAN if kind == "number" else ())))
+    return f"({value} IS NULL OR CAST({value} AS VARCHAR) IN ({listed}))"
 
 
 def position(kind: Kind, domain: Domain, value: str = "value") -> str:
@@ -445,7 +448,7 @@ def position(kind: Kind, domain: Domain, value: str = "value") -> str:
 def has_no_answer(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str:
     """Whether `value` means a missing answer, by itself or by `is_named`; never NULL."""
     named = f" OR {is_named(kind, tokens, numbers=numbers)}" if tokens else ""
-    return f"({is_missing(kind, ())}{named})"
+    return f"({is_missing(kind)}{named})"
 
 
 def is_named(kind: Kind, tokens: Sequence[str], *, numbers: bool = False) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
@@ -116,7 +117,9 @@ def label_of(value: Any) -> str | int:
         return value
     if not hasattr(value, "__float__"):
         raise DataError(f"{value!r} ({type(value).__name__}) is no label: labels are integers or text. Make it text.")
-    return int(value) if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value) else str(value)
+    if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value):
+        return int(value)
+    return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
 
 
 def label_text(value: Any) -> str:

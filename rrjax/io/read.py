@@ -15,7 +15,6 @@ from rrjax.io.database import (
     as_written,
     has_no_answer,
     integer,
-    integer_of,
     is_integer_label,
     is_named,
     is_padded,
@@ -370,8 +369,6 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     if chosen.confidential:
         showing = option("show_values=True", "--show-values")
         several, more = "", f" Logs keep messages, so values are not repeated here: {showing} names them."
-    if chosen.kind == "number" and any("." in label and integer_of(label) is not None for label in domain.listed or ()):
-        more += " Whole numbers of this column have labels without decimals, such as 1 for 1.00: list them so."
     problem = (
         f"is not in the domain {domain.describe()}; {said}{several}. "
         f"Give a domain that holds every possible answer ({option('domain')}), correct the data, or "

@@ -446,7 +446,11 @@ class MemoFile:
         import duckdb
 
         file = str(self.path)
-        if not is_parquet(file):
+        try:
+            known = is_parquet(file)
+        except OSError as error:
+            raise self._refused(f"cannot be read ({error.strerror or error})") from error
+        if not known:
             raise self._refused("is no file of memos")
         try:
             with connect() as connection:
@@ -459,7 +463,7 @@ class MemoFile:
                 hashed = [rows[name] for name in ("written", "key", "seed", "answer")] if rows else []
                 written = (record or {}).pop("sum", None)  # an earlier version wrote none
                 is_whole = written is None or written == _sum_of(record or {}, *hashed)
-        except duckdb.OutOfMemoryException:
+        except (duckdb.OutOfMemoryException, duckdb.IOException, duckdb.InterruptException):
             with explaining([file]):
                 raise
         except (duckdb.Error, ValueError, TypeError, KeyError) as error:

@@ -113,7 +113,8 @@ def scanning(source: Source, counts_column: str | None = None, keys: Sequence[st
 def scan(connection: Connection, source: Source, counts_column: str | None = None, keys: Sequence[str] = ()) -> Scan:
     """The query of the column of a source, of its column of counts if one is named, and of further columns.
 
-    Only the start of each file is read. `DataError` for files that cannot be read, or a missing column.
+    Only the start of each file is read, and columns whose types differ between files. `DataError` for files that cannot
+    be read, a missing column, or types that cannot be joined.
     """
     relations = list(_relations(connection, source, [*keys, *filter(None, [counts_column])]))
     if counts_column:
@@ -236,6 +237,8 @@ def _alike(connection: Connection, relations: Sequence[_Relation], name: str) ->
     filled = [column for column in said if column is not None]
     if (one := joined(filled or columns[:1]) or as_texts(filled)) is None:
         raise _of_two_types([each for each, column in zip(relations, said, strict=True) if column is not None], name)
+    if not filled:
+        return "text", ["CAST(NULL AS VARCHAR)"] * len(said)
     kind, own = one
     nothing, left = "CAST(NULL AS VARCHAR)" if kind == "text" else "NULL", iter(own)
     return kind, [nothing if column is None else next(left) for column in said]
@@ -244,7 +247,7 @@ def _alike(connection: Connection, relations: Sequence[_Relation], name: str) ->
 def _said(connection: Connection, relation: _Relation, name: str) -> Column | None:
     """The column with the type that its values have; None without a value."""
     own, kind, type_name = relation.column(name)
-    missing = f"{own} IS NULL" if kind == "nested" else is_missing(kind, (), own)
+    missing = f"{own} IS NULL" if kind == "nested" else is_missing(kind, own)
     largest = f"max(abs({f'CAST({own} AS HUGEINT)' if kind == 'integer' else own}))"
     size = largest if kind in ("integer", "number") else "any_value(1)"
     value = connection.execute(f"SELECT {size} FROM ({relation.sql}) WHERE NOT {missing}").fetchall()[0][0]

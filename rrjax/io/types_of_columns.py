@@ -51,7 +51,7 @@ def joined(columns: Sequence[Column]) -> tuple[Kind, list[str]] | None:
     """
     kinds: set[Kind] = {kind for _, kind, _ in columns}
     types = {type_name for _, _, type_name in columns}
-    if len(kinds) == 1 and (len(types) == 1 or kinds == {"integer"}):
+    if len(kinds) == 1 and (len(types) == 1 or kinds in ({"integer"}, {"nested"})):
         return kinds.pop(), [own for own, _, _ in columns]
     if kinds <= {"integer", "number"} and (joint := _joint_type(types)) is not None:
         return "number", [_cast(own, type_name, joint) for own, _, type_name in columns]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from rrjax.io.labels import by_label
 from rrjax.io.rows import Covariate, read_cells, read_covariate
 from rrjax.io.scan import column_names, may_be_thousands, scanning
 from rrjax.reports import form
-from rrjax.reports.reports import Reports
+from rrjax.reports.reports import Reports, likeness
 
 About: TypeAlias = Literal["users", "difference", "population"]
 MOST_LEVELS = 100
@@ -234,7 +235,15 @@ def population_shares(population: io.Source | Mapping[Any, float], levels: Seque
     name = population.files()[0] if of_file else option("population")
     sizes, problem, value = _sizes_in(population) if of_file else _sizes_of(population), None, None
     alike = {spelling(level): level for level in levels}
-    known = {alike.get(spelling(level), level): size for level, size in sizes.items()}
+    named = {alike.get(spelling(label)) for label in sizes}
+    # A table has 0.10 where a level is 0.1.
+    values = Counter(map(likeness, levels))
+    of_value = {likeness(level): level for level in levels if values[likeness(level)] == 1 and level not in named}
+
+    def level_of(label: str) -> str:
+        return alike[spelling(label)] if spelling(label) in alike else of_value.get(likeness(label), label)
+
+    known = {level_of(label): size for label, size in sizes.items()}
     if len(known) < len(sizes):
         problem = " names a level twice, in two spellings: give each level one size"
     elif not of_file and _impossible(np.asarray([*known.values()])):

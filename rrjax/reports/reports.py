@@ -407,17 +407,17 @@ def written_alike(domain: Domain, from_data: bool, *, named: bool = True) -> lis
     labels = domain.listed or ()
     if len(labels) > MOST_LISTED:
         return []
-    keys = [_likeness(label) if from_data else spelling(label) for label in labels]
+    keys = [likeness(label) if from_data else spelling(label) for label in labels]
     return _one_in_two_ways(keys, labels, "categories", "answer", named)
 
 
 def levels_alike(column: str | None, levels: Iterable[str]) -> list[str]:
     """A warning about levels of a public column that may be one."""
     levels = [*dict.fromkeys(levels)]
-    return _one_in_two_ways([*map(_likeness, levels)], levels, f"levels of {column!r},", "level")
+    return _one_in_two_ways([*map(likeness, levels)], levels, f"levels of {column!r},", "level")
 
 
-def _likeness(label: str) -> str:
+def likeness(label: str) -> str:
     """What texts of one value have in common, in files of several types: 0.10 is 0.1, and midnight the day."""
     label = spelling(label)
     exponent = label.lower().partition("e")[2].strip("+-")

@@ -101,7 +101,8 @@ def _trace_anew(function: Any) -> None:
     """What `jax.jit` knows of a function would hide that a global, or an object that it holds, is another one now."""
     for layer in _layers(function):
         for each in (layer, type(layer).__call__):
-            if isinstance(each, jax.stages.Wrapped) and not _is_of_rrjax(each):  # whose compiled programs others use
+            # Not those of rrjax, whose compiled programs others use.
+            if isinstance(each, jax.stages.Wrapped) and hasattr(each, "clear_cache") and not _is_of_rrjax(each):
                 cast("Any", each).clear_cache()
 
 

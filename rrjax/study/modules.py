@@ -1,7 +1,7 @@
 """Functions that the file of a study names as "module:function", of modules in its folder.
 
-Python keeps one module of a name in a process. Those of two studies may have the same names, so while the modules of
-one are imported, those of the other are set aside.
+Python keeps one module of a name in a process, and functions may import it when they run. So a study whose modules have
+the names of those of another one is refused.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from rrjax.data.errors import StudyError
 from rrjax.study.arguments import refusal
 
-_own: dict[Path, dict[str, ModuleType]] = {}
-"""The modules of the folder of each study that was read, by name, as they were left."""
+_folders: set[Path] = set()
+"""Those of the studies that were read."""
 _lock = threading.RLock()
 
 
@@ -27,7 +26,7 @@ def function_named(value: str, argument: str, path: Path) -> Any:
     """The function that "module:function" in the study file `path` names; a module is imported once in a process."""
     module, _, name = value.partition(":")
     try:
-        with _modules_of(path.resolve().parent, module.partition(".")[0]):
+        with _modules_of(path.resolve().parent, module.partition(".")[0], argument):
             function = getattr(importlib.import_module(module), name)
     except StudyError:
         raise
@@ -39,45 +38,66 @@ def function_named(value: str, argument: str, path: Path) -> Any:
 
 
 @contextmanager
-def _modules_of(folder: Path, asked: str) -> Iterator[None]:
-    """Imports find the modules of a folder first.
+def _modules_of(folder: Path, asked: str, argument: str) -> Iterator[None]:
+    """Imports find the modules of a folder first; refuses them if others of their names are there already.
 
-    Modules of other studies that have the name of one in this folder are set aside meanwhile, and so is one of the name
-    that is `asked` for, wherever it is from.
+    These are modules of other studies, and of the name that is `asked` for from elsewhere. They are set aside
+    meanwhile: only names that are imported are refused.
     """
     with _lock:
-        own = _own.setdefault(folder, {})
-        others = [each for each in _own if each != folder]
-        tops = {name.partition(".")[0] for name in own}
-        for name, module in list(sys.modules.items()):
-            if _hides_one(module, top := name.partition(".")[0], folder, others, asked):
-                tops.add(top)
-        aside = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in tops}
+        _folders.add(folder)
+        here = {each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
+        named = [(name.partition(".")[0], module) for name, module in list(sys.modules.items())]
+        hiding = {top: module for top, module in named if top in here and _hides_one(module, top, folder, top == asked)}
+        aside = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in hiding}
         for name in aside:
             del sys.modules[name]
-        sys.modules.update(own)
         sys.path[:] = [str(folder), *(each for each in sys.path if each != str(folder))]
         importlib.invalidate_caches()
+        before = {*sys.modules}
         try:
             yield
         finally:
-            own.update((name, each) for name, each in sys.modules.items() if name.partition(".")[0] in tops)
-            for name in own:
-                sys.modules.pop(name, None)
+            imported = [name for name in sys.modules if name.partition(".")[0] in hiding]
+            # Also those that have imported them.
+            new = [name for name in {*sys.modules} - before if _is_below(sys.modules[name], folder)]
+            for name in {*imported, *(new if imported else ())}:
+                del sys.modules[name]
             sys.modules.update(aside)
+        if imported:
+            top = imported[0].partition(".")[0]
+            raise refusal(
+                argument,
+                f"the module {top!r} is in {folder}, and one of its name is imported from {_place_of(hiding[top])}: "
+                "rename one of them, or read the study in a process of its own",
+                top,
+            )
 
 
-def _hides_one(module: ModuleType, top: str, folder: Path, others: list[Path], asked: str) -> bool:
-    """Whether a module of other studies, or of the name that is asked for, hides one in this folder."""
-    file = getattr(module, "__file__", None)
-    path = file or next(iter(getattr(module, "__path__", ())), None)
-    if not isinstance(path, str) or "site-packages" in (place := Path(path)).parts:
+def _is_below(module: Any, folder: Path) -> bool:
+    place = _place_of(module)
+    return place is not None and place.is_relative_to(folder)
+
+
+def _place_of(module: Any) -> Path | None:
+    """The file of a module, or the first folder of one that is several; None without one."""
+    try:
+        place = module.__file__ or next(iter(module.__path__))
+        return Path(place)
+    except Exception:  # built in, or anything that somebody has put there
+        return None
+
+
+def _hides_one(module: Any, top: str, folder: Path, is_asked: bool) -> bool:
+    """Whether a module of another study, or one that is asked for, has the name of one in this folder."""
+    if (place := _place_of(module)) is None:
         return False
     # A folder without __init__.py is a module, too, where no other one has its name.
     is_module = any((folder / each).is_file() for each in (f"{top}.py", f"{top}/__init__.py"))
-    if not (is_module or (file is None and (folder / top).is_dir())):
+    if not is_module and getattr(module, "__file__", None) is not None:
         return False
     places = place, place.resolve()
     if any(each.is_relative_to(folder / top) or each == folder / f"{top}.py" for each in places):
         return False
-    return top == asked or any(each.is_relative_to(other) for each in places for other in others)
+    others = [each for each in _folders if each != folder and "site-packages" not in place.parts]
+    return (is_asked and is_module) or any(each.is_relative_to(other) for each in places for other in others)

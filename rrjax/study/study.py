@@ -421,12 +421,14 @@ class _Drawn:
         place = num_categories, float_dtype().name
         with _drawing:
             if place not in self.returned:
-                self.returned[place] = _frozen(self.function(num_categories))
+                self.returned[place] = _frozen(np.asarray(self.function(num_categories)))
             return self.returned[place]
 
 
-def _frozen(array: ArrayLike) -> np.ndarray:
+def _frozen(array: ArrayLike) -> Any:
     """A copy that nobody can change."""
+    if isinstance(array, list | tuple):
+        return tuple(array)
     copy = np.array(array)
     copy.setflags(write=False)
     return copy

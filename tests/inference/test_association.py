@@ -307,3 +307,25 @@ def test_small_tables_are_covered_as_rarely_as_the_docstring_says(share, ratio, 
     lower, upper = (np.asarray(each)[:, 1, 1] for each in found)
     law = stats.multinomial(30, [share, 0.5 - share, 0.5 - share, share]).pmf(tables)
     assert law[(lower <= ratio) & (upper >= ratio)].sum() == pytest.approx(covered, abs=1e-3)
+
+
+ALONE = [  # what is reported, the share of the cell that is alone in its row and column, users
+    (rrjax.mechanisms.Direct(3), 0.5, 10**7),
+    (rrjax.mechanisms.Direct(3), 0.3, 3 * 10**6),
+    (rrjax.RandomizedResponse(3, 10.0), 0.3, 10**6),
+    (rrjax.RandomizedResponse(3, 6.0), 0.1, 10**8),
+]
+
+
+@pytest.mark.full  # two programs
+@pytest.mark.parametrize(("mechanism", "share", "users"), ALONE)
+def test_v_where_a_row_and_a_column_occur_only_together(mechanism, share, users):
+    """There V = 1/√2, whatever the share, and has no slope in the other cells, whose columns are independent."""
+    theta = np.pad((1 - share) * np.outer([0.4, 0.6], [0.45, 0.55]), (0, 1))
+    theta[2, 2] = share
+    channel = np.asarray(mechanism.channel(), float)
+    counts = np.round(users * channel.T @ theta @ channel).astype(np.int32)
+    found = association(jax.random.key(1), counts, Product([mechanism, mechanism]), num_draws=199).cramers_v
+    assert float(found.value) == pytest.approx(np.sqrt(0.5), abs=2e-4)
+    assert found.lower <= np.sqrt(0.5) <= found.upper
+    assert found.upper - found.lower < 0.01

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import rrjax
 from rrjax.inference import cramers_v, mutual_information
 from rrjax.inference.restricted_tables import beginnings, lengths, misfit_about, nearest
+from rrjax.mechanisms import Product
 
 USERS = 1000
 
@@ -100,3 +102,22 @@ def test_beginnings_have_rows_and_columns_that_occur_only_together():
     rare = starts[1]
     assert rare[2, 2] == pytest.approx(theta[2, 2], rel=1e-5)
     np.testing.assert_allclose(rare[2, :2] + rare[:2, 2], 0, atol=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("length", [0.9, 0.95, 0.999])
+def test_tables_of_strong_association_are_found_in_strong_noise(length):
+    """One column determines the other; that cells go to zero must not turn their x around."""
+    first, second = channel(2, 0.3), channel(12, 0.3)
+    law = first @ (np.tile(np.eye(2), 6) / 12) @ second.T
+    counts = np.random.default_rng(3).multinomial(10**6, (law / law.sum()).ravel()).reshape(law.shape)
+    product = Product([rrjax.RandomizedResponse(2, 0.3), rrjax.RandomizedResponse(12, 0.3)])
+    likeliest = jnp.asarray(rrjax.ibu(product.mixture_of_counts(counts), accelerate="newton").theta.reshape(2, 12))
+    users = jnp.asarray(1e6, likeliest.dtype)
+    channels = jnp.asarray(first, likeliest.dtype), jnp.asarray(second, likeliest.dtype)
+    misfit = misfit_about(likeliest, jnp.asarray(counts / 1e6, likeliest.dtype), channels, users)
+    starts = beginnings(likeliest, jnp.full((2, 12), 0.05, likeliest.dtype))
+    table, value = jax.jit(lambda length: nearest(misfit, starts, jnp.asarray(0), length))(jnp.asarray(length))
+    assert float(lengths(table)[0]) == pytest.approx(length, abs=2e-4)
+    # Some units of χ²: the truth has V = 1. Else thousands.
+    assert float(users * (value - misfit.value(likeliest))) < 40

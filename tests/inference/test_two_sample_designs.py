@@ -436,3 +436,38 @@ def test_rare_shares_of_many_respondents_are_no_boundary_in_float32(estimator, d
     for name in ("share", "lower", "upper"):  # within hundredths of the standard error
         error = 0.02 * float(expected.standard_error)
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=error, err_msg=name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("apart", [1e-5, 1e-4, 1e-3, 0.1])
+def test_where_all_say_yes_nearly_equal_designs_are_at_a_corner(apart):
+    for truth in np.random.default_rng(0).uniform(0.2, 0.8, size=20):
+        design = UnrelatedQuestionTwoSamples([truth, truth + apart])
+        found = unrelated_question([[1000, 0], [1000, 0]], design)
+        assert (float(found.share), float(found.unrelated), float(found.upper)) == (1, 1, 1)
+        assert np.isnan([found.standard_error, found.unrelated_error]).all()
+
+
+AT_AN_END = [  # a design, counts, and the share, the share of the second kind, the limits of the first
+    (CheatingDetection([0.25, 0.75]), [[0, 10], [1, None]], (0, 1, 0, None)),
+    (StochasticLieDetector([0.8, 0.4]), [[0, 10], [1, None]], (1, 1, 1, 1)),
+    (SelfProtection([0.8, 0.4], 0.5), [[1, None], [1, None]], (0.5, 1, 0, 1)),
+    (UnrelatedQuestionTwoSamples([0.7, 0.3]), [[10, 0], [None, 1]], (1, 1, 1, 1)),
+    (UnrelatedQuestionTwoSamples([0.7, 0.3]), [[None, 1], [None, 1]], (1, 1, 1, 1)),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("many", [10**6, 3 * 10**7, 10**9])
+@pytest.mark.parametrize(("design", "counts", "expected"), AT_AN_END)
+def test_one_yes_or_no_among_millions_is_not_lost(design, counts, expected, many):
+    """A chance of 1e-8 is not zero, for which the answer would be impossible; nor is one of no lost beside one."""
+    counts = np.asarray([[many if each is None else each for each in row] for row in counts], np.int32)
+    unrelated = isinstance(design, UnrelatedQuestionTwoSamples)
+    found = (unrelated_question if unrelated else compliance)(counts, design)
+    second = found.unrelated if unrelated else found.not_complying
+    upper = 10 / many if expected[3] is None else expected[3]
+    came = [float(each) for each in (found.share, second, found.lower, found.upper)]
+    np.testing.assert_allclose(came, [*expected[:3], upper], atol=1e-4)
+    assert float(found.fit_p_value) > 0.99
+    assert float(found.misfit) < 0.5

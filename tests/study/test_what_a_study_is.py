@@ -6,6 +6,7 @@ import functools
 import importlib
 import sys
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -158,24 +159,47 @@ def imports(monkeypatch):
 
 @pytest.mark.parametrize("files", HELPERS.values(), ids=HELPERS)
 @pytest.mark.usefixtures("imports")
-def test_helpers_of_one_name_are_those_of_their_study(tmp_path, files):
+def test_helpers_of_one_name_are_not_confused(tmp_path, files):
     first, second = _studies(tmp_path, files)
-    for path, factor in [(first, 2), (second, 3), (first, 2), (second, 3)]:
-        assert read_study(path)[0].estimators["mine"](1, 1.0) == factor
-    assert read_study(first)[0].estimators == read_study(first)[0].estimators
+    before = read_study(first)[0].estimators
+    for _ in range(2):
+        with refused("estimators", error=StudyError):
+            read_study(second)
+        assert read_study(first)[0].estimators == before  # its modules are back
+    assert before["mine"](1, 1.0) == 2
 
 
 @pytest.mark.usefixtures("imports")
-def test_modules_of_one_name_are_those_of_their_study(tmp_path):
+def test_modules_of_one_name_are_not_confused(tmp_path, monkeypatch):
     paths = _studies(tmp_path, {"oh_est.py": f"import jax{ESTIMATOR}FACTOR\n"})
     (tmp_path / "oh_est.py").write_text("")
     for path in paths:
         path.write_text(SIZES + 'estimators = {mine = "oh_est:own"}\n')
     sys.path.insert(0, str(tmp_path))
-    mine = importlib.import_module("oh_est")  # from elsewhere, which stays
-    for path, factor in zip((*paths, *paths), (2, 3, 2, 3), strict=True):
-        assert read_study(path)[0].estimators["mine"](1, 1.0) == factor
-        assert sys.modules["oh_est"] is mine
+    elsewhere = importlib.import_module("oh_est")
+    for path in paths:
+        with refused("estimators", error=StudyError, value="oh_est"):
+            read_study(path)
+        assert sys.modules["oh_est"] is elsewhere
+    monkeypatch.setattr(elsewhere, "__file__", str(tmp_path / "site-packages" / "oh_est.py"))
+    with refused("estimators", error=StudyError, value="oh_est"):
+        read_study(paths[0])
+    del sys.modules["oh_est"]
+    assert read_study(paths[0])[0].estimators["mine"](1, 1.0) == 2
+    with refused("estimators", error=StudyError, value="oh_est"):
+        read_study(paths[1])
+
+
+@pytest.mark.usefixtures("imports")
+def test_a_name_that_a_study_does_not_import_is_no_conflict(tmp_path, monkeypatch):
+    files = {"est_in_FOLDER.py": f"import jax{ESTIMATOR}FACTOR\n"}
+    first, second = _studies(tmp_path, files | {"oh_unused.py": ""})
+    read_study(first)
+    importlib.import_module("oh_unused")
+    monkeypatch.setitem(sys.modules, "oh_odd", types.SimpleNamespace(__path__=None))
+    (second.parent / "oh_odd.py").write_text("")
+    assert read_study(second)[0].estimators["mine"](1, 1.0) == 3
+    assert sys.modules["oh_unused"].__file__ == str(tmp_path / "a" / "oh_unused.py")
 
 
 @pytest.mark.usefixtures("imports")
@@ -260,6 +284,8 @@ def test_arrays_are_those_that_were_given(name):
     assert study.describe() == described
     np.testing.assert_array_equal(study.shares("a", 4), held)
     assert study.num_users == (4000,)
+    given = {name: {"a": [1000] * 4}, "num_users": None if name == "users" else 4000}
+    assert Study(**QUICK, **given) == Study(**QUICK, **given)
 
 
 def test_drawn_users_stay_in_a_study_with_other_settings():
