@@ -41,10 +41,10 @@ HARD = {
     "two categories empty": (only_together(0.0), 1_000),
 }
 """Tables with rare or empty categories, and the number of users; ε = 2. The last two are independent."""
-MODERATE = {"V = .2": (np.full((4, 4), 0.05) + 0.05 * np.eye(4), 300, 3.0)}
+MODERATE: dict[str, tuple[np.ndarray, int, float]] = {"V = .2": (np.full((4, 4), 0.05) + 0.05 * np.eye(4), 300, 3.0)}
 """Tables of equal margins, the number of users, and ε."""
 ALTERNATING = np.tile(np.eye(2), 6) / 12
-EXTREMES = {
+EXTREMES: dict[str, tuple[np.ndarray, int, float]] = {
     "V = 1, noise": (ALTERNATING, 30_000, 0.3),
     "V = .9, noise": (0.9 * ALTERNATING + 0.1 / 24, 30_000, 0.3),
     "a cell of 30 %": (only_together(0.3), 1_000_000, 10.0),
