@@ -75,8 +75,8 @@ def _modules_of(folder: Path, asked: str, argument: str) -> Iterator[None]:
 
 
 def _is_below(module: Any, folder: Path) -> bool:
-    place = _place_of(module)
-    return place is not None and place.is_relative_to(folder)
+    place = _place_of(module)  # not of a package that is installed there: some cannot be imported twice
+    return place is not None and place.is_relative_to(folder) and "site-packages" not in place.parts
 
 
 def _place_of(module: Any) -> Path | None:
