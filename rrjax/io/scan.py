@@ -259,8 +259,8 @@ def _of_two_types(relations: Sequence[_Relation], name: str) -> DataError:
     files = {relation.column(name)[2]: relation.files[0] for relation in reversed(relations)}
     (first, file), (second, other), *_ = reversed(files.items())
     return DataError(
-        f"{other}: column {name!r} has the type {second}, and {first} in {file}. Their values cannot be joined without "
-        "changing some, or two of one value: write the column with one type in all files.",
+        f"{other}: column {name!r} has the type {second}, and {first} in {file}. Joined, one value could count as "
+        "two, or be changed: write the column with one type in all files.",
         file=other,
         column=name,
     )
