@@ -148,13 +148,13 @@ def association(
         where the reports do not exclude a rare row and a rare column that occur only together; where both columns have
         categories without reports, the estimate of V may be too small, too, and the interval holds. In 24 settings, six
         of them with rare or empty categories, the intervals of V at 95 % held in 0.948 to 0.998 of 500 collections, of
-        the information in 0.954 to 1.000; but of V in 0.92 of 1,000 for V = 0.2 in 4 × 4 categories of equal shares
+        the information in 0.954 to 1.000; but of V in 0.92 for V = 0.2 in 4 × 4 categories of equal shares
         (300 users, ε = 3), and in 0.966 or more in strong noise or hardly any (`validation/association.py`). All NaN
         for negative counts, or none. Reports that contradict their mechanisms together have limits, too: of
         `rrjax.read`, `joint` tests that first.
 
-        Time grows with the cube of the number of cells: on a CPU some 0.05 s for 3 × 3, 0.15 s for 6 × 6 and 0.5 s for
-        12 × 12, and six seconds once to compile. Above 144 cells the tests are made on the line from the product of the
+        Time grows with the cube of the number of cells: on two cores some 0.1 s for 3 × 3, 0.25 s for 6 × 6 and 1 s for
+        12 × 12, and 6 to 11 s once to compile. Above 144 cells the tests are made on the line from the product of the
         margins through the unbiased table, without a search: the limits do not cover association of rare categories.
         Limits of V are found to 1e-4. V does not depend on how often a row and a column occur that occur only together,
         and the lower limit of the information, which both statistics must reject, may be far too low then.
@@ -366,7 +366,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
         return lax.map(lambda error: _statistics(floors, table + error), errors, batch_size=batch)
 
     def place(bound):
-        """Lengths of a measure, `STEPS` halvings apart, of which the first is rejected as too small and the second not.
+        """Two lengths of a measure, after `STEPS` halvings: the first is rejected as too small, the other is not.
 
         That is, of both statistics (of V, of the information) more than a part of those simulated from its table are at
         most `limits`, and it fits the reports worse than the likeliest table by more than `least`, χ².
@@ -381,7 +381,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
 
         ends = with_sharding_of((jnp.zeros_like(most), most), key, reports, miss)
         low, high = bisected(is_rejected, *ends, STEPS)
-        # A limit that never moved is the end itself.
+        # Where no length is rejected both are zero.
         return jnp.stack([low, jnp.where(low > 0, high, 0)])
 
     seen = _statistics(floors, unbiased)

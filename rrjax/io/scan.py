@@ -228,7 +228,7 @@ def column_names(source: Source) -> list[str]:
 def _alike(connection: Connection, relations: Sequence[_Relation], name: str) -> tuple[Kind, list[str]]:
     """The kind of a column in all relations, and its expression of that kind in each.
 
-    A relation without a value there has no say. Refuses types of which one value may be written in two ways.
+    A relation without a value there has no say. `DataError` for types that are not joined exactly.
     """
     columns = [relation.column(name) for relation in relations]
     if (one := joined(columns)) is not None:
@@ -245,7 +245,7 @@ def _alike(connection: Connection, relations: Sequence[_Relation], name: str) ->
 
 
 def _said(connection: Connection, relation: _Relation, name: str) -> Column | None:
-    """The column with the type that its values have; None without a value."""
+    """The column with the type that its values need, as by `type_of_values`; None without a value."""
     own, kind, type_name = relation.column(name)
     missing = f"{own} IS NULL" if kind == "nested" else is_missing(kind, own)
     largest = f"max(abs({f'CAST({own} AS HUGEINT)' if kind == 'integer' else own}))"
@@ -255,7 +255,7 @@ def _said(connection: Connection, relation: _Relation, name: str) -> Column | No
 
 
 def _of_two_types(relations: Sequence[_Relation], name: str) -> DataError:
-    """The error for a column of types of which one value may be written in two ways."""
+    """The error for a column of types that are not joined exactly, of relations with different ones."""
     files = {relation.column(name)[2]: relation.files[0] for relation in reversed(relations)}
     (first, file), (second, other), *_ = reversed(files.items())
     return DataError(

@@ -6,7 +6,7 @@ A column is its expression in SQL, its kind, and its type in DuckDB.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rrjax.io.database import LARGEST_EXACT_FLOAT, NAN, Kind, text
@@ -30,7 +30,7 @@ def kind_of(type_name: str) -> Kind:
 
 
 def plain_type(type_name: str) -> str:
-    """The type without the length of the parts of a second, of which the text of a time does not depend."""
+    """The type without the unit of times, on which their texts do not depend."""
     return type_name.replace("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE").removesuffix("_NS")
 
 
@@ -76,10 +76,10 @@ def _cast(own: str, type_name: str, joint: str) -> str:
     return f"CASE WHEN {own} = trunc({own}) THEN {cast} ELSE CAST(CAST({own} AS VARCHAR) AS {joint}) END"
 
 
-def _joint_type(types: Iterable[str]) -> str | None:
+def _joint_type(types: set[str]) -> str | None:
     """The type that holds the numbers of these types of integers, DECIMAL, FLOAT and DOUBLE exactly, or None."""
     exact = [_digits(each) for each in types if each.removeprefix(_LARGE) not in FLOATS]
-    if len(exact) < len({*types}):
+    if len(exact) < len(types):  # some are floats
         return "DOUBLE" if all(digits <= 15 for digits, _ in exact) else None
     scale = max(each for _, each in exact)
     digits = scale + max(digits - each for digits, each in exact)

@@ -418,7 +418,7 @@ def levels_alike(column: str | None, levels: Iterable[str]) -> list[str]:
 
 
 def likeness(label: str) -> str:
-    """What texts of one value have in common, in files of several types: 0.10 is 0.1, and midnight the day."""
+    """What two texts of one number or time have in common: 0.10 is 0.1, and midnight the day."""
     label = spelling(label)
     exponent = label.lower().partition("e")[2].strip("+-")
     if re.fullmatch(NUMBER, label) and len(exponent) < 4:  # 1e4567890123 is a code

@@ -426,7 +426,7 @@ class _Drawn:
 
 
 def _frozen(array: ArrayLike) -> Any:
-    """A copy that nobody can change."""
+    """A copy that nobody can change: a tuple of a list, which compares as one, else an array."""
     if isinstance(array, list | tuple):
         return tuple(array)
     copy = np.array(array)
