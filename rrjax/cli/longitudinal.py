@@ -101,13 +101,12 @@ def make_round(
     assert how.memo is not None
     assert how.user is not None
     assert how.first_epsilon is not None
-    if values.column.casefold() == ROUND or how.user.casefold() in (values.column.casefold(), ROUND):
-        raise UsageError.about(
-            "--user",
-            f"{how.user}: the columns of reports, rounds and users are {values.column!r}, {ROUND!r} and "
-            f"{how.user!r}, which must be different",
-            value=how.user,
-        )
+    names = {"--column": values.column, "--user": how.user}
+    for flag, name in names.items():
+        if name.casefold() == ROUND:
+            raise UsageError.about(flag, f"{name}: a column of this name has the number of the round. Rename yours")
+    if values.column.casefold() == how.user.casefold():
+        raise UsageError.about("--user", f"{how.user}: this is the column of reports, too", value=how.user)
     with ending_at_once():
         device = _client(name, values.domain.num_categories, epsilon, how.first_epsilon, None, 1)
     users = read_users(files.source, how.user, new=True)

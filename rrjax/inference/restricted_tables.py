@@ -101,11 +101,22 @@ def lengths(table: Float[Array, "K L"]) -> Float[Array, " 2"]:
     return jnp.sqrt(jnp.maximum(jnp.stack([squares, nats]), 0) + TINY)
 
 
-def beginnings(table: Float[Array, "K L"], errors: Float[Array, "K L"]) -> Float[Array, "B K L"]:
-    """A table, and tables like it in which a row and a column occur only together.
+def beginnings(table: Float[Array, "K L"], errors: Float[Array, "K L"]) -> Float[Array, "B 2 K L"]:
+    """Pairs of tables, with less and with more association, between which a search begins.
 
-    The pairs are those with the smallest distance of θ_ij from √(a_i·b_j), its largest value, in standard errors.
+    With more: the likeliest table, which is given with its standard errors, tables like it in which a row and a column
+    occur only together, and one in which one of the columns determines the other. With less: the products of their
+    margins, and for the last the likeliest table.
     """
+    more = jnp.concatenate([table[None], _only_together(table, errors)])
+    less = jax.vmap(lambda table: jnp.sum(table, axis=1)[:, None] * jnp.sum(table, axis=0))(more)
+    wide = table.shape[0] <= table.shape[1]
+    determined = _determined(table, errors) if wide else _determined(table.T, errors.T).T
+    return jnp.concatenate([jnp.stack([less, more], axis=1), jnp.stack([table, determined])[None]])
+
+
+def _only_together(table, errors):
+    """The pairs are those with the smallest distance of θ_ij from √(a_i·b_j), its largest value, in standard errors."""
     rows, columns = jnp.sum(table, axis=1), jnp.sum(table, axis=0)
     distance = (jnp.sqrt(rows[:, None] * columns) - table) / errors
     _, cells = lax.top_k(-distance.ravel(), min(NUM_PAIRS, table.size))
@@ -116,32 +127,43 @@ def beginnings(table: Float[Array, "K L"], errors: Float[Array, "K L"]) -> Float
         others = table.at[i].set(0).at[:, j].set(0) + TINY
         return ((1 - share) * others / jnp.sum(others)).at[i, j].set(share)
 
-    return jnp.concatenate([table[None], jax.vmap(only_together)(cells)])
+    return jax.vmap(only_together)(cells)
+
+
+def _determined(table, errors):
+    """Each column has the row that holds most of it for the size of the row; rows with a column have equal shares.
+
+    So V is one, and the information the largest, unless a row has no column.
+    """
+    in_rows = (table + 1e-3 * errors) / jnp.sum(table + 1e-3 * errors, axis=1, keepdims=True)
+    shares = jnp.sum(table, axis=0) + 0.2 * jnp.min(errors)
+    cells = jax.nn.one_hot(jnp.argmax(in_rows, axis=0), table.shape[0], axis=0, dtype=table.dtype) * shares
+    rows = jnp.sum(cells, axis=1, keepdims=True)
+    cells = cells / jnp.where(rows > 0, rows, 1)
+    return cells / jnp.sum(cells)
 
 
 def nearest(
-    misfit: Misfit, starts: Float[Array, "B K L"], measure: Int[Array, ""], length: Float[Array, ""]
+    misfit: Misfit, starts: Float[Array, "B 2 K L"], measure: Int[Array, ""], length: Float[Array, ""]
 ) -> tuple[Float[Array, "K L"], Float[Array, ""]]:
     """The table of the smallest misfit whose `lengths[measure]` is a given one, and its misfit, as far as found.
 
     Where no table of this length is found it is the one whose length is nearest.
     """
 
-    def search(start):
-        independent = jnp.sum(start, axis=1)[:, None] * jnp.sum(start, axis=0)
-        # A table with the length lies between one with less, the likeliest if it has, and one with more.
-        less = jnp.where(lengths(starts[0])[measure] < length, starts[0], independent)
+    def search(tables):
+        less, more = tables
 
         def mixed(part):
-            return jnp.maximum(part * start + (1 - part) * less, TINY)
+            return jnp.maximum(part * more + (1 - part) * less, TINY)
 
-        ends = with_sharding_of((jnp.zeros_like(length), jnp.ones_like(length)), start)
+        ends = with_sharding_of((jnp.zeros_like(length), jnp.ones_like(length)), more)
         low, part = bisected(lambda part: lengths(mixed(part))[measure] < length, *ends, 20)
-        # Not the start itself: an empty cell would hardly move, and an empty row or column has no curvature.
+        # Not the end itself: an empty cell would hardly move, and an empty row or column has no curvature.
         begun = mixed(0.998 * part)
         # Where a row and a column occur only together V has no slope in the others: V² grows with dependence squared.
         lacking = jnp.sqrt(jnp.maximum(length**2 - lengths(begun)[measure] ** 2, 0))
-        wave = jnp.cos(jnp.arange(1, start.size + 1, dtype=start.dtype) ** 2).reshape(start.shape)
+        wave = jnp.cos(jnp.arange(1, more.size + 1, dtype=more.dtype) ** 2).reshape(more.shape)
         begun = jnp.maximum(begun * (1 + jnp.minimum(lacking, LARGEST_WAVE) * wave), TINY)
         return _searched(misfit, begun / jnp.sum(begun), mixed((low + part) / 2), measure, length)
 

@@ -350,7 +350,9 @@ def _fitted(counts, yes, level, region: Region):
 
     def share_of(point):
         part, whole = matmul(sums, point)
-        return part / whole
+        # The middle of the last bisection may be left of nobody.
+        some = whole > 4 * jnp.finfo(whole.dtype).eps + 4 * 0.5**STEPS
+        return jnp.where(some, part / jnp.where(some, whole, 1), jnp.nan)
 
     chance = matmul(yes, point)
     spread = matmul(inverse[:, :2], jnp.diag(chance * (1 - chance) / number), inverse[:, :2].T)

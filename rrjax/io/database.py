@@ -16,6 +16,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import filterfalse
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from rrjax.data.errors import DataError, check_installed
@@ -44,6 +45,7 @@ _LARGEST_JSON = 2**26
 BAD_GZIP = "the gzip data are damaged or cut short. Download or copy the file again."
 _NOT_UTF8 = "the text is not UTF-8. Convert it first, for example with: iconv -f latin1 -t utf-8"
 _NO_OBJECT = "not valid JSON, or a key is empty. Every line must be one JSON object."
+_TWICE = "an object has the key {0!r} more than once. Keep one of them."
 _CHANGING = "its structure changes along the way. Save it again with one program."
 _EXPLANATIONS = {
     r"GZIP|zlib|decompress": BAD_GZIP,
@@ -58,7 +60,7 @@ _EXPLANATIONS = {
         "or put values that hold the delimiter in double quotes."
     ),
     r"unterminated quote": "a double quote is opened and never closed, or not doubled.",
-    r"has duplicate key \"(.*)\"": "an object has the key {0!r} more than once. Keep one of them.",
+    r"has duplicate key \"(.*)\"": _TWICE,
     r"Malformed JSON|JSON transform|Expected.*object|non-record JSON": _NO_OBJECT,
     r"invalid state": _CHANGING,
     r"Maximum line size": "the line is longer than 2 MB; is this the right format and delimiter?",
@@ -125,10 +127,10 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
         message = text.split("\n", 1)[0].split(": ", 1)[-1].strip()
     else:
         message = _EXPLANATIONS[pattern]
-        if message is _NO_OBJECT:
+        if message in (_NO_OBJECT, _TWICE):
             # DuckDB's line number is where it noticed the error, without blank lines.
             row = _broken_json_line(file) if file else None
-        elif message is _CHANGING and file and (ends := _odd_line_end(file)):
+        if message is _CHANGING and file and (ends := _odd_line_end(file)):
             row, end, usual = ends
             message = f"it ends with {end!r} where the first line ends with {usual!r}. Save it again with one program."
         else:
@@ -222,7 +224,7 @@ def opened(file: str) -> Iterator[IO[str]]:
 
 
 def _broken_json_line(file: str) -> int | None:
-    """The number, from 1, of the first line that is not a JSON object; None if unknown."""
+    """The number, from 1, of the first line that is not a JSON object of different keys; None if unknown."""
     try:
         with opened(file) as stream:
             for number, line in enumerate(stream, start=1):
@@ -256,10 +258,16 @@ def _odd_line_end(file: str) -> tuple[int, str, str] | None:
 
 def _is_object(line: str) -> bool:
     try:
-        value = json.loads(line)
+        value = json.loads(line, object_pairs_hook=_with_different_keys)
         return isinstance(value, dict) and "" not in value
     except ValueError:
         return False
+
+
+def _with_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(own := dict(pairs)) < len(pairs):
+        raise ValueError("a key more than once")
+    return own
 
 
 def _broken_record(text: str) -> int | None:
@@ -287,8 +295,7 @@ def text(kind: Kind, value: str = "value") -> str:
     as_text = f"CAST({value} AS VARCHAR)"
     if kind != "number":
         return as_text
-    with_zero = rf"regexp_replace({as_text}, '^(-?)\.', '\10.')"  # of a DECIMAL of decimals alone
-    of_decimal = f"CASE WHEN typeof({value}) LIKE 'DECIMAL%' THEN {without_zeros(with_zero)} ELSE {as_text} END"
+    of_decimal = f"CASE WHEN typeof({value}) LIKE 'DECIMAL%' THEN {float_text(as_text)} ELSE {as_text} END"
     return f"coalesce(CAST({_whole(value)} AS VARCHAR), {of_decimal})"
 
 
@@ -296,9 +303,10 @@ _ZEROS = r"^([+-]?[0-9]*)(?:\.0*|(\.[0-9]*[1-9])0+)$"
 """Pattern of numbers with zeros at the end of their decimals."""
 
 
-def without_zeros(value: str) -> str:
-    """The text of a number as that of floats: 0.1 of 0.10, 1 of 1.00, and other texts unchanged."""
-    return rf"regexp_replace({value}, {literal(_ZEROS)}, '\1\2')"
+def float_text(value: str) -> str:
+    """The text of a number as that of floats: 0.1 of 0.10 and .10, 1 of 1.00, and other texts unchanged."""
+    with_zero = rf"regexp_replace({value}, '^([+-]?)\.', '\10.')"
+    return rf"regexp_replace({with_zero}, {literal(_ZEROS)}, '\1\2')"
 
 
 def declare_spelling(connection: Connection) -> None:
@@ -325,11 +333,15 @@ def _spelled(name: str) -> str:
     """
     # Characters that are not printable are blanks other than " ", controls and what is invisible.
     if not (name.isprintable() and unicodedata.is_normalized("NFKC", name)):
-        visible = "".join(each for each in name if unicodedata.category(each) != "Cf")
-        name = unicodedata.normalize("NFKC", visible)
+        name = unicodedata.normalize("NFKC", "".join(filterfalse(_is_invisible, name)))
     if not name.isascii():
         name = re.sub(r"\d", lambda digit: str(unicodedata.decimal(digit[0])), name.translate(_HYPHENS))
     return name.strip()
+
+
+def _is_invisible(character: str) -> bool:
+    """Of marks for a program, such as a soft hyphen, and of controls that are no blanks, as zero bytes."""
+    return unicodedata.category(character) in ("Cf", "Cc") and not character.isspace()
 
 
 def spelling(label: str) -> str:

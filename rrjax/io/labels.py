@@ -119,7 +119,10 @@ def label_of(value: Any) -> str | int:
         raise DataError(f"{value!r} ({type(value).__name__}) is no label: labels are integers or text. Make it text.")
     if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value):
         return int(value)
-    return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+    if not isinstance(value, Decimal):
+        return str(value)
+    plain = f"{value:f}"  # `normalize` would round it to the digits of the context
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
 def label_text(value: Any) -> str:

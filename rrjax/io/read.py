@@ -13,6 +13,7 @@ from rrjax.data.errors import DataError, number, option
 from rrjax.data.number_text import NUMBER
 from rrjax.io.database import (
     as_written,
+    float_text,
     has_no_answer,
     integer,
     is_integer_label,
@@ -22,7 +23,6 @@ from rrjax.io.database import (
     number_of,
     position,
     text,
-    without_zeros,
 )
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
@@ -343,13 +343,13 @@ def _labels_of(chosen: Scan, domain: Domain) -> str:
     chosen.connection.register("labels", names)
     if chosen.kind != "number":
         return "labels"
-    alike = f"GROUP BY {without_zeros('label')} HAVING count(*) > 1 LIMIT 1"
+    alike = f"GROUP BY {float_text('label')} HAVING count(*) > 1 LIMIT 1"
     for first, second in chosen.query(f"SELECT min(label), max(label) FROM labels {alike}"):
         problem = (
             f"{first!r} and {second!r} are one number, and column {chosen.column!r} holds numbers: name one of them."
         )
         raise chosen.error(problem, value=second)
-    return f"(SELECT {without_zeros('label')} AS label, position FROM labels)"
+    return f"(SELECT {float_text('label')} AS label, position FROM labels)"
 
 
 def no_values(chosen: Scan, num_missing: int) -> DataError:

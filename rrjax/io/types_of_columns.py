@@ -21,12 +21,11 @@ _LARGE = "LARGE "
 
 def kind_of(type_name: str) -> Kind:
     """The kind of a type of DuckDB."""
+    if type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION")):
+        return "nested"
     if type_name.removeprefix("U") in INTEGERS:
         return "integer"
-    if type_name in FLOATS or type_name.startswith("DECIMAL"):
-        return "number"
-    nested = type_name.endswith("]") or type_name.startswith(("STRUCT", "MAP", "UNION"))
-    return "nested" if nested else "text"
+    return "number" if type_name in FLOATS or type_name.startswith("DECIMAL") else "text"
 
 
 def plain_type(type_name: str) -> str:
@@ -51,7 +50,7 @@ def joined(columns: Sequence[Column]) -> tuple[Kind, list[str]] | None:
     """
     kinds: set[Kind] = {kind for _, kind, _ in columns}
     types = {type_name for _, _, type_name in columns}
-    if len(kinds) == 1 and (len(types) == 1 or kinds in ({"integer"}, {"nested"})):
+    if len(kinds) == 1 and (len(types) == 1 or kinds == {"integer"} or len({*map(_with_bigint, types)}) == 1):
         return kinds.pop(), [own for own, _, _ in columns]
     if kinds <= {"integer", "number"} and (joint := _joint_type(types)) is not None:
         return "number", [_cast(own, type_name, joint) for own, _, type_name in columns]
@@ -84,6 +83,11 @@ def _joint_type(types: set[str]) -> str | None:
     scale = max(each for _, each in exact)
     digits = scale + max(digits - each for digits, each in exact)
     return f"DECIMAL({digits},{scale})" if digits <= 38 else None
+
+
+def _with_bigint(type_name: str) -> str:
+    """A nested type with BIGINT in place of all integers that it holds."""
+    return re.sub(r"\b(TINYINT|U?SMALLINT|UTINYINT|U?INTEGER)\b", "BIGINT", type_name)
 
 
 def _digits(type_name: str) -> tuple[int, int]:

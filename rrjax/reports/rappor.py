@@ -80,9 +80,10 @@ class RapporReports(Kind):
             functional = Functional(form.printable(self.counted.words[place]), "share", np.arange(size) == place)
             numbers: list[Any] = [float(each[place]) for each in (shares, errors, lower, upper)]
             estimates.append(FunctionalEstimate(functional, "all", self.num_reports, *numbers))
-        note = f"The shares of all {size:,} candidates add up to {form.percent(shares.sum())}; "
-        note += f"{form.number(int((shares == 0).sum()), 'is', 'are')} zero."
-        return Statements(self, estimates, level, None, None, True, None, 0, [note])
+        note = f"The shares of all {size:,} candidates add up to {form.percent(shares.sum())}"
+        if zeros := int((shares == 0).sum()):
+            note += f"; {form.number(zeros, 'is', 'are')} zero"
+        return Statements(self, estimates, level, None, None, True, None, 0, [note + "."])
 
 
 def rappor_reports(counts: Path, params: Path, candidates: Path) -> RapporReports:

@@ -396,9 +396,9 @@ def left_out(counted: CountedReports) -> list[str]:
         kinds = ", ".join(
             f"{many:,} {'empty' if token == '' else repr(token)}" for token, many in counted.missing.items()
         )
-        one = counted.num_missing == 1
-        missing = f"{counted.num_missing:,} of {counted.num_rows:,} rows hold{'s' * one} no report ({kinds}), and "
-        warnings.insert(0, f"{missing}{'is' if one else 'are'} left out.")
+        verb = "is" if counted.num_missing == 1 else "are"
+        of = f"{counted.num_missing:,} of {counted.num_rows:,} reports"
+        warnings.insert(0, f"{of} {verb} missing ({kinds}), and {verb} left out.")
     return warnings
 
 

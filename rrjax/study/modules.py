@@ -97,7 +97,9 @@ def _hides_one(module: Any, top: str, folder: Path, is_asked: bool) -> bool:
     if not is_module and getattr(module, "__file__", None) is not None:
         return False
     places = place, place.resolve()
-    if any(each.is_relative_to(folder / top) or each == folder / f"{top}.py" for each in places):
+    bases = folder / top, (folder / top).resolve(), (folder / f"{top}.py").resolve()
+    compiled = place.parent == folder and place.name.partition(".")[0] == top
+    if compiled or any(each.is_relative_to(base) for each in places for base in bases):
         return False
     others = [each for each in _folders if each != folder and "site-packages" not in place.parts]
     return (is_asked and is_module) or any(each.is_relative_to(other) for each in places for other in others)

@@ -338,7 +338,7 @@ def test_cells_of_one_design_are_one_group_and_rows_without_an_answer_need_none(
     assert (
         reports.warnings
         == difference_of(reports).warnings
-        == ["6 of 18 rows hold no report (6 empty), and are left out."]
+        == ["6 of 18 reports are missing (6 empty), and are left out."]
     )
     assert (reports.num_reports, reports.facts()["num_missing"]) == (12, 6)
     Path("none.csv").write_text("answer,design,p\n,direct,\n")

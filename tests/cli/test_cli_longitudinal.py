@@ -193,6 +193,9 @@ def test_a_memo_that_is_not_the_last_one(week):
     Path("memo.parquet").unlink()
     Path("memo.parquet.lock").write_bytes(b"{")  # damaged: as without
     assert week(*other(9, "r5.parquet"))[0] == 0
+    for place, damaged in enumerate((b'{"generation": "x"}', b'{"generation": null}')):
+        Path("memo.parquet.lock").write_bytes(damaged)
+        assert week(*other(9, f"r{6 + place}.parquet"))[0] == 0
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -391,6 +394,7 @@ FORMS = [
     ("-7", "\u22127"),  # a minus
     ("a-1", "a\u20101"),  # hyphens
     ("a-1", "a\u20131"),
+    ("u1", "u1\u0001"),  # a control that is no blank
 ]
 
 

@@ -329,3 +329,20 @@ def test_v_where_a_row_and_a_column_occur_only_together(mechanism, share, users)
     assert float(found.value) == pytest.approx(np.sqrt(0.5), abs=2e-4)
     assert found.lower <= np.sqrt(0.5) <= found.upper
     assert found.upper - found.lower < 0.01
+
+
+EMPTY = [  # ε, counts of collections of users who nearly all hold one pair
+    (1.0, [[202, 537], [62, 199]], 1e-6),
+    (1.0, [[180, 566], [76, 178]], 1e-6),
+    (8.0, [[2, 934, 0], [0, 1, 49], [0, 0, 14]], 0.7),
+]
+
+
+@pytest.mark.full  # two programs
+@pytest.mark.parametrize(("epsilon", "counts", "lower"), EMPTY)
+def test_empty_rows_and_columns_may_carry_any_association(epsilon, counts, lower):
+    """The search once found no table of some lengths, which was taken for a sign against these."""
+    product = Product([rrjax.RandomizedResponse(len(counts), epsilon)] * 2)
+    found = association(jax.random.key(0), counts, product, num_draws=499).cramers_v
+    assert found.lower < lower
+    assert found.upper > 0.95

@@ -1,5 +1,7 @@
 """Tables that fit reports best among all of one association, beside SciPy's search."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,9 +28,9 @@ def only_together(share, size=3):
     return theta
 
 
-def searched(reports, likeliest, measure, length):
+def searched(reports, likeliest, measure, length, epsilon=2.0):
     """The table, and how much worse it fits, χ²."""
-    channels = jnp.asarray(channel(reports.shape[0])), jnp.asarray(channel(reports.shape[1]))
+    channels = tuple(jnp.asarray(channel(size, epsilon)) for size in reports.shape)
     misfit = misfit_about(jnp.asarray(likeliest), jnp.asarray(reports), channels, jnp.asarray(USERS, float))
     starts = beginnings(jnp.asarray(likeliest), jnp.full(likeliest.shape, 0.007))
     table, value = jax.jit(lambda length: nearest(misfit, starts, jnp.asarray(measure), length))(jnp.asarray(length))
@@ -97,9 +99,9 @@ def test_a_table_of_this_length_is_its_own_nearest():
 def test_beginnings_have_rows_and_columns_that_occur_only_together():
     theta = 0.9 * only_together(0.03) + 0.1 / 9
     starts = np.asarray(beginnings(jnp.asarray(theta), jnp.full((3, 3), 0.007)))
-    np.testing.assert_allclose(starts[0], theta, rtol=1e-6)
-    np.testing.assert_allclose(starts.sum(axis=(1, 2)), 1, rtol=1e-5)
-    rare = starts[1]
+    np.testing.assert_allclose(starts[0, 1], theta, rtol=1e-6)
+    np.testing.assert_allclose(starts.sum(axis=(2, 3)), 1, rtol=1e-5)
+    rare = starts[1, 1]
     assert rare[2, 2] == pytest.approx(theta[2, 2], rel=1e-5)
     np.testing.assert_allclose(rare[2, :2] + rare[:2, 2], 0, atol=1e-6)
 
@@ -121,3 +123,22 @@ def test_tables_of_strong_association_are_found_in_strong_noise(length):
     assert float(lengths(table)[0]) == pytest.approx(length, abs=2e-4)
     # Some units of χ²: the truth has V = 1. Else thousands.
     assert float(users * (value - misfit.value(likeliest))) < 40
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 5), (5, 3)])
+def test_the_last_beginning_has_the_most_association(shape):
+    theta = jnp.asarray(np.random.default_rng(0).dirichlet(np.full(math.prod(shape), 5)).reshape(shape))
+    less, more = beginnings(theta, jnp.full(shape, 0.01))[-1]
+    np.testing.assert_array_equal(less, theta)
+    assert float(lengths(more)[0]) == pytest.approx(1, abs=1e-5)
+    assert float(lengths(more)[1]) == pytest.approx(np.sqrt(np.log(min(shape))), abs=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("length", [0.02, 0.18, 0.26, 0.34, 0.42, 0.98])
+def test_where_all_hold_one_pair_every_table_near_it_fits(length):
+    """A row and a column are empty: others next to nobody have any V, and fit as well."""
+    theta = np.array([[0, 1.0], [0, 0]])
+    table, value = searched(channel(2, 1.0) @ theta @ channel(2, 1.0).T, theta, 0, length, 1.0)
+    assert float(cramers_v(table)) == pytest.approx(length, abs=1e-3)
+    assert value < 0.5

@@ -411,6 +411,13 @@ def test_a_sample_that_is_exactly_the_law_of_one_kind_is_on_the_boundary():
     assert float(found.p_value) == 1
 
 
+@pytest.mark.parametrize("counts", [[[50, 50], [30, 30]], [[400, 405], [100, 105]], [[4, 5], [0, 1]]])
+def test_the_share_of_nobody_is_nan(counts):
+    found = compliance(counts, AnchoredCrosswise(0.15, 0.15))
+    assert float(found.not_complying) == pytest.approx(1, abs=1e-6)
+    assert np.isnan(found.share)
+
+
 @pytest.mark.parametrize("number", [10**6, 10**8])
 @pytest.mark.parametrize(
     ("estimator", "design", "kinds"),

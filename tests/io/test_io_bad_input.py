@@ -381,6 +381,7 @@ NINE = Domain.range(0, 9)
             *(lambda path: count_reports(Source(path, column="a"), NINE), {"row": 100_002}),
         ),
         ("a.jsonl", '{"a": 1}\n{"a": 2, "a": 3}\n', lambda path: count_reports(Source(path), NINE), {"row": 2}),
+        ("a.jsonl", '{"a": 1}\n\n\n{"a": 2, "a": 3}\n', lambda path: count_reports(Source(path), NINE), {"row": 4}),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, text, call, attributes):

@@ -1,7 +1,7 @@
 """Files whose columns have different types of numbers: each value is that of its own file."""
 
 import itertools
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import duckdb
 import numpy as np
@@ -10,6 +10,7 @@ from refusals import refused
 
 from rrjax.io import DataError, Source, count_frame, count_reports, read_values
 from rrjax.io.database import connect, is_parquet, spelling
+from rrjax.io.labels import label_of
 from rrjax.io.rounds import read_users
 from rrjax.io.rows import read_cells, read_covariate
 from rrjax.io.scan import selected
@@ -156,6 +157,11 @@ TWO_WAYS = [
     (f"{2**60}::BIGINT", f"{2**60}::DOUBLE"),  # whose text is 1.152921504606847e+18
     (f"{2**60}::DECIMAL(20,0)", f"{2**61}::FLOAT"),
     ("'a'", "[1, 2]"),
+    (f"[{2**53 + 1}]::BIGINT[]", "[0.5]::DOUBLE[]"),  # joined as doubles
+    (f"[{2**64 - 1}]::UBIGINT[]", "[-3]::BIGINT[]"),  # as HUGEINT, which Parquet writes as doubles
+    ("[1.25]::DECIMAL(38,2)[]", "[0.123456]::DECIMAL(38,6)[]"),
+    ("[0.1]::FLOAT[]", "['t']"),
+    ("{'p': 1}", "{'r': 1}"),
 ]
 
 
@@ -231,7 +237,7 @@ def test_a_column_without_values_in_several_types_is_kept_as_text(tmp_path):
 
 def test_lists_of_integers_of_two_types_are_kept(tmp_path):
     files = [str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet")]
-    for file, value in zip(files, ("[1]::INTEGER[]", "[2]::BIGINT[]"), strict=True):
+    for file, value in zip(files, ("[1]::UINTEGER[]", "[2]::BIGINT[]"), strict=True):
         duckdb.sql(f"SELECT {value} AS x").write_parquet(file)
     with connect() as connection:
         assert connection.execute(selected(connection, Source(files), ["x"])).fetchall() == [([1],), ([2],)]
@@ -267,3 +273,25 @@ def test_decimals_of_a_frame_have_the_labels_of_those_of_a_file(tmp_path):
     labels = [str(each) for each in count_reports(Source(file, column="x")).domain.labels()]
     assert labels == ["0.1", "1", "2.5"]
     assert count_frame(frame, labels, column="x").counts.tolist() == [2, 1, 1]
+
+
+def test_labels_of_a_column_of_decimals_may_be_written_without_a_zero(tmp_path):
+    file = str(tmp_path / "0.parquet")
+    duckdb.sql("SELECT unnest([.5, .1, .5, -.5])::DECIMAL(2,2) AS x").write_parquet(file)
+    assert count_reports(Source(file, column="x"), [".5", ".1", "-.50"]).counts.tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize("place", ["id || chr(0)", "chr(0) || id", "'a' || chr(0) || chr(0) || 'b'"])
+def test_zero_bytes_are_no_part_of_an_id(tmp_path, place):
+    """NumPy's texts have none at their end, so a user was two in a memo and one in every count."""
+    file = str(tmp_path / "0.parquet")
+    duckdb.sql(f"SELECT {place} AS u FROM (SELECT 'ab' AS id)").write_parquet(file)
+    assert read_users(Source(file), "u").tolist() == ["ab"]
+
+
+def test_decimals_keep_their_digits_in_every_context():
+    with localcontext() as context:
+        context.prec = 3
+        texts = ("12.345", "12.3410", "0.50", "1.00", "100", "123456789012345678901.00")
+        found = [label_of(Decimal(each)) for each in texts]
+    assert found == ["12.345", "12.341", "0.5", 1, 100, "123456789012345678901"]

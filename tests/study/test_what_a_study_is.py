@@ -213,6 +213,24 @@ def test_a_module_imports_what_it_says(tmp_path):
     assert read_study(first)[0].estimators["mine"](1, 1.0) == 2
 
 
+@pytest.mark.usefixtures("imports")
+def test_a_module_that_two_folders_share_is_one(tmp_path):
+    first, second = _studies(tmp_path, {"est_in_FOLDER.py": f"from oh_shared import x{ESTIMATOR}x\n"})
+    (tmp_path / "shared.py").write_text("x = 5\n")
+    for path in (first, second):
+        (path.parent / "oh_shared.py").symlink_to(tmp_path / "shared.py")
+    assert [read_study(path)[0].estimators["mine"](1, 1.0) for path in (first, second)] == [5, 5]
+
+
+@pytest.mark.usefixtures("imports")
+def test_a_module_that_was_compiled_beside_its_source_is_its_own(tmp_path, monkeypatch):
+    first, _ = _studies(tmp_path, {"est_in_FOLDER.py": f"import jax{ESTIMATOR}FACTOR\n"})
+    read_study(first)
+    compiled = str(tmp_path / "a" / "est_in_a.cpython-311-x86_64-linux-gnu.so")
+    monkeypatch.setattr(sys.modules["est_in_a"], "__file__", compiled)
+    assert read_study(first)[0].estimators["mine"](1, 1.0) == 2
+
+
 def test_a_package_of_a_module_is_that_of_the_study(tmp_path, monkeypatch):
     """Beside a file of the same name Python imports the package."""
     (tmp_path / "own_package").mkdir()

@@ -46,10 +46,11 @@ class Lock:
     descriptor: int
 
     def note(self) -> dict[str, Any]:
-        """The note; empty without one, and for one that a power cut left damaged."""
+        """The note; empty without one, and for one that is damaged, as by a power cut."""
         try:
             os.lseek(self.descriptor, 0, os.SEEK_SET)
-            return dict(json.loads(os.read(self.descriptor, _NOTE_BYTES)))
+            note = dict(json.loads(os.read(self.descriptor, _NOTE_BYTES)))
+            return note if type(note.get("generation", 0)) is int else {}
         except (OSError, ValueError, TypeError):
             return {}
 
