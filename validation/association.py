@@ -2,7 +2,7 @@
 
 Tables of 2 × 2, 3 × 4 and 6 × 6 values have uneven margins and are independent, weakly or strongly associated: a
 mixture of the product of the margins and of the most concentrated table near a diagonal with these margins. In further
-tables rare cells carry the association, or a category is empty. Both columns are randomized response with one ε. NumPy
+tables rare cells carry the association, a category is empty, or cells are many and as small as their noise. Both columns are randomized response with one ε. NumPy
 draws the reports from the channels as written here.
 """
 
@@ -50,6 +50,19 @@ EXTREMES: dict[str, tuple[np.ndarray, int, float]] = {
     "a cell of 30 %": (only_together(0.3), 1_000_000, 10.0),
 }
 """Tables in strong noise, and in hardly any; the number of users, and ε."""
+
+
+def partly_equal(size: int, weight: float) -> np.ndarray:
+    """Equal margins, and a part of the users with the same value in both columns."""
+    return np.full((size, size), (1 - weight) / size**2) + weight * np.eye(size) / size
+
+
+LARGE: dict[str, tuple[np.ndarray, int, float]] = {
+    "10 × 10": (partly_equal(10, 0.3), 15_000, 2.0),
+    "13 × 13": (partly_equal(13, 0.5), 50_000, 2.0),
+    "one long side": (np.random.default_rng(6).dirichlet(np.ones(200)).reshape(2, 100), 10_000, 2.5),
+}
+"""Tables of so many cells that the information has bounds; in the last two V is not searched for."""
 FEWER = 4
 """One collection in so many has intervals of V and the information, which take most of the time."""
 DRAWS = 499
@@ -153,7 +166,7 @@ def study(options: Any) -> tuple[list[Table], dict[str, Any]]:
     ]
     if not options.quick:
         settings += [(name, *given, 2.0) for name, given in HARD.items()]
-        settings += [(name, *given) for name, given in (MODERATE | EXTREMES).items()]
+        settings += [(name, *given) for name, given in (MODERATE | EXTREMES | LARGE).items()]
     found = [setting(*given, number, seed) for seed, given in enumerate(settings)]
     names = [
         [f"{row['shape'][0]} × {row['shape'][1]}", f"{row['users']:,}", f"{row['epsilon']:g}", row["strength"]]

@@ -39,7 +39,8 @@ from rrjax.data.arguments import check_key, float_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.maximum_likelihood import mle
-from rrjax.inference.association import as_table, channel_of, mutual_information, read_reports
+from rrjax.inference.association import mutual_information
+from rrjax.inference.two_columns import as_table, channel_of, read_reports
 from rrjax.mechanisms.product import MOST_CELLS, Product, as_columns
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable, pytree
