@@ -2,8 +2,8 @@
 
 Tables of 2 × 2, 3 × 4 and 6 × 6 values have uneven margins and are independent, weakly or strongly associated: a
 mixture of the product of the margins and of the most concentrated table near a diagonal with these margins. In further
-tables rare cells carry the association, a category is empty, or cells are many and as small as their noise. Both columns are randomized response with one ε. NumPy
-draws the reports from the channels as written here.
+tables rare cells carry the association, a category is empty, or cells are many and as small as their noise. Both
+columns are randomized response with one ε. NumPy draws the reports from the channels as written here.
 """
 
 from __future__ import annotations

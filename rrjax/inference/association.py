@@ -129,11 +129,12 @@ def association(
 
     The statistic of V is Σ_ij D_ij²/(a_i·b_j) with the unbiased deviation D from independence and the unbiased margins
     a and b, none below its standard error. That of the mutual information is the one of the unbiased table without its
-    negative cells; above 64 cells the information has bounds that hold for every table (`information_bounds`). Both are too large on average, and are simulated as they are: for each value of the measure, from
+    negative cells. Both are too large on average, and are simulated as they are: for each value of the measure, from
     the table with that value that fits the reports best. The limits are the values at which the statistic of the
     reports is just not too small, or too large, for such collections. A value below the estimate is rejected only if
     its table also fits significantly worse than the likeliest one. The estimate is the value whose simulated median is
-    the statistic of the reports, so it is too large about as often as too small.
+    the statistic of the reports, so it is too large about as often as too small. Above 64 cells the information has
+    bounds instead, which hold for every table (`rrjax/inference/information_bounds.py`).
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -157,10 +158,11 @@ def association(
         12 × 12, and 6 to 11 s once to compile. Above 144 cells V is tested on the line from the product of the margins
         through the unbiased table, without a search: its limits do not cover association of rare categories. Above 64
         cells the limits of the information are bounds, which hold more often than the level says: they are wide where
-        noise is as large as the cells, or categories are rare (0.64 to 1.52 for 0.91 with 20 × 20 equal categories,
+        noise is as large as the cells, or categories are rare (0.65 to 1.54 for 0.91 with 20 × 20 equal categories,
         ε = 3 and 20,000 users; 0.89 to 0.92 with two million), and then its estimate, the middle of two bounds, may be
-        far from the truth, too. Limits of V are found to 1e-4. V does not depend on how often a row and a column occur that occur only together,
-        and the lower limit of the information, which both statistics must reject, may be far too low then.
+        far from the truth, too. Limits of V are found to 1e-4. V does not depend on how often a row and a column occur
+        that occur only together, and the lower limit of the information, which both statistics must reject, may be far
+        too low then.
 
     Raises:
         ValueError: Another number of columns, a wrong shape or dtype, a level outside (0, 1), or a channel that has no

@@ -80,12 +80,12 @@ def compliance(
     sample of 25 to 40 beside a first one that is several times larger, 0.062 at 0.05 for `SelfProtection([0.8, 0.4],
     0.5)`, a share of zero, 200 and 25 respondents; and if fewer than five yes, or no, are expected in a sample, 0.080
     at 0.05 for `SelfProtection([0.95, 0.3], 0.1)`, a share of 0.05 and 25 in each sample. Where both hold it was 0.133:
-    the same design, a share of 0.02, 200 and 25. The test of fit is that of `rrjax.inference.unrelated_question`. Both tests are conservative for the same people, whose answers are positively
-    correlated.
+    the same design, a share of 0.02, 200 and 25. The test of fit is that of `rrjax.inference.unrelated_question`. Both
+    tests are conservative for the same people, whose answers are positively correlated.
 
-    The 95 % intervals cover 0.934 or more there, with one exception: 0.914 to 0.922 for `StochasticLieDetector` if nobody
-    has the attribute. They cover less for shares near one and if most do not comply: 0.863 for `CheatingDetection([0.25,
-    0.75])` if 97.5 % have the attribute, with 80 in each sample.
+    The 95 % intervals cover 0.934 or more there, with one exception: 0.914 to 0.922 for `StochasticLieDetector` if
+    nobody has the attribute. They cover less for shares near one and if most do not comply: 0.863 for
+    `CheatingDetection([0.25, 0.75])` if 97.5 % have the attribute, with 80 in each sample.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's parameters.

@@ -295,6 +295,31 @@ def test_a_large_odds_ratio_is_covered_as_rarely_as_the_docstring_says():
     assert np.mean(lower > 81) == pytest.approx(0.07, abs=4 * error)
 
 
+BILLIONS = [
+    ([[799607558, 200383972], [200397367, 799611103]], 8.0),
+    ([[1939995686, 20002733], [20000588, 20000993]], 20.0),
+]
+
+
+@pytest.mark.parametrize(("counts", "epsilon"), BILLIONS)
+def test_odds_ratios_of_billions_of_users_in_float32(counts, epsilon):
+    """Fieller's equation in float64, for the unbiased shares and their covariances to the first order."""
+    product = Product([rrjax.RandomizedResponse(2, epsilon)] * 2)
+    with jax.enable_x64(False):
+        found = odds_ratios(np.asarray(counts), product)
+    p = 1 / (1 + np.exp(-epsilon))
+    inverse = np.linalg.inv(np.array([[p, 1 - p], [1 - p, p]]))
+    reports = np.asarray(counts) / np.sum(counts)
+    both = np.einsum("ku,lw->kluw", inverse, inverse)
+    theta = np.einsum("kluw,uw->kl", both, reports)
+    cells = both.reshape(4, 4)
+    spread = (cells * reports.ravel()) @ cells.T - np.outer(theta, theta)
+    slope = np.array([1, -1, -1, 1]) / theta.ravel()
+    ratio = theta[0, 0] * theta[1, 1] / theta[0, 1] / theta[1, 0]
+    width = 2 * 1.959964 * ratio * np.sqrt(slope @ spread @ slope / np.sum(counts))
+    assert float(found.upper[1, 1] - found.lower[1, 1]) == pytest.approx(width, rel=0.01)
+
+
 @pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(("share", "ratio", "covered"), [(0.4, 16, 0.865), (0.45, 81, 0.825)])
