@@ -101,10 +101,10 @@ def make_round(
     assert how.memo is not None
     assert how.user is not None
     assert how.first_epsilon is not None
-    names = {"--column": values.column, "--user": how.user}
-    for flag, name in names.items():
-        if name.casefold() == ROUND:
-            raise UsageError.about(flag, f"{name}: a column of this name has the number of the round. Rename yours")
+    for flag, column in (("--column", values.column), ("--user", how.user)):
+        if column.casefold() == ROUND:
+            problem = f"{column}: a column of this name has the number of the round. Rename yours"
+            raise UsageError.about(flag, problem, value=column)
     if values.column.casefold() == how.user.casefold():
         raise UsageError.about("--user", f"{how.user}: this is the column of reports, too", value=how.user)
     with ending_at_once():

@@ -3,15 +3,15 @@
 Noise of the size of the cells of a table looks like information, and how much it adds depends on the cells: no
 statistic has one law for all tables with some information. But for every positive table c, and distributions ã and b̃,
 
-    Σ θ·log(c/(ã·b̃)) − log Σ a·b·c/(ã·b̃)  ≤  I(θ)  ≤  Σ θ·log(c/(ã·b̃)) + Σ θ²/c − 1,
+    Σ θ·log r − Σ a·b·(r − 1)  ≤  I(θ)  ≤  Σ θ·log r + Σ θ·(θ − c)/c,   r = c/(ã·b̃),
 
-with a and b the margins of θ; both are equal where c = θ, ã = a and b̃ = b. The first is the Donsker-Varadhan bound. The
-second is log(θ/c) ≤ θ/c − 1, and that no other ã than a has a smaller −Σ a·log ã. So one half of the reports proposes
-tables c, and the other half has nearly unbiased estimates of both sides, with normal errors.
+with a and b the margins of θ; both are equal where c = θ, ã = a and b̃ = b. The first is log x ≤ x − 1 for x = r·a·b/θ.
+The second is it for x = θ/c, and that no other ã than a has a smaller −Σ a·log ã. So one half of the reports proposes
+tables c, and the other half has nearly unbiased estimates of both sides, whose errors are about normal.
 
 References:
-    Donsker and Varadhan, "Asymptotic evaluation of certain Markov process expectations for large time IV",
-    Communications on Pure and Applied Mathematics 36, 1983.
+    Nguyen, Wainwright and Jordan, "Estimating divergence functionals and the likelihood ratio by convex risk
+    minimization", IEEE Transactions on Information Theory 56, 2010, for the first.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from jax import lax
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float, Int
 
+from rrjax.data.arguments import float_dtype
 from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.inference.two_columns import between, least_chances, read_reports
-from rrjax.numerics.products import einsum
-from rrjax.simulate.sampling.streams import Stream, binomial
 
 MIXTURES = (0.0, 0.4, 0.75, 0.95)
 """Parts of the proposing half's table in the tables c; the rest is the product of its margins."""
 NUM_DRAWS = 200
 """Number of simulated collections, for the standard errors."""
+WORDS = 8
+"""Words of random bits, one bit for each user of a cell, to which half they belong; beyond, the number is normal."""
 
 
 def information_bounds(
@@ -41,10 +42,11 @@ def information_bounds(
 ) -> Float[Array, " 3"]:
     """An estimate of the mutual information, and its limits at 1 − `miss`, nats; no counts may be negative.
 
-    The limits are the best of all tables c, each with its part of `miss`. The estimate is the middle of both sides,
-    each of its best table. With fewer than two reports in a half the limits are those of all tables.
+    The limits are the best of all tables c, each with its part of `miss`. The estimate is the middle of both sides of
+    these. With fewer than two reports in a half the limits are those of all tables.
     """
-    drawn = binomial(Stream.of(key), 0, counts.ravel(), jnp.asarray(0.5, miss.dtype)).reshape(counts.shape)
+    of_halves, key = jax.random.split(key)
+    drawn = _half_of(of_halves, counts)
     halves = [half.astype(miss.dtype) for half in (drawn, counts - drawn)]
     enough = jnp.minimum(*map(jnp.sum, halves)) >= 2
     proposing, judging = (jnp.where(enough, half, 1) for half in halves)
@@ -52,10 +54,11 @@ def information_bounds(
     users = jnp.sum(proposing)
     seen = read_reports(proposing / users, *vectors, users)
     product = seen.rows[:, None] * seen.columns
-    table = jnp.maximum(product + seen.deviation, 0)
+    excess = jnp.maximum(seen.deviation, -product)
     parts = jnp.asarray(MIXTURES, miss.dtype)[:, None, None]
-    ratios = 1 - parts + parts * table / jnp.sum(table) / product
-    logs, inverse = jnp.log(ratios), 1 / (ratios * product)
+    # The rest of a ratio beyond one, with all its digits; so are the sums below.
+    beyond = parts * (excess - product * jnp.sum(excess)) / (product * (1 + jnp.sum(excess)))
+    logs, tables = jnp.log1p(beyond), product * (1 + beyond)
 
     users = jnp.sum(judging)
     reports = judging / users
@@ -63,10 +66,11 @@ def information_bounds(
     squares = between(reports, *(each**2 for each in vectors))
 
     def sides(table):
-        along = einsum("kl,mkl->m", table, logs)
-        of_product = einsum("k,l,mkl->m", jnp.sum(table, axis=1), jnp.sum(table, axis=0), ratios)
-        of_squares = einsum("kl,mkl->m", (table**2 - squares / users) * (users / (users - 1)), inverse)
-        return along - jnp.log(jnp.maximum(of_product, jnp.finfo(table.dtype).eps)), along + of_squares - 1
+        of_margins = jnp.sum(table, axis=1)[:, None] * jnp.sum(table, axis=0)
+        # A square has its noise in it.
+        of_squares = (table * (table - tables) + (table**2 - squares) / (users - 1)) / tables
+        below, above = table * logs - of_margins * beyond, table * logs + of_squares
+        return jnp.sum(below, axis=(1, 2)), jnp.sum(above, axis=(1, 2))
 
     chances = jnp.maximum(reports, least_chances(judging))
 
@@ -80,7 +84,19 @@ def information_bounds(
     below, above = sides(unbiased)
     quantile = -ndtri(miss / 2 / len(MIXTURES))
     largest = jnp.log(jnp.asarray(min(product.shape), miss.dtype))
-    lower = jnp.clip(jnp.max(below - quantile * errors[0]), 0, largest)
-    upper = jnp.clip(jnp.min(above + quantile * errors[1]), lower, largest)
-    value = jnp.clip((jnp.max(below) + jnp.min(above)) / 2, lower, upper)
+    lowest, highest = below - quantile * errors[0], above + quantile * errors[1]
+    lower = jnp.clip(jnp.max(lowest), 0, largest)
+    upper = jnp.clip(jnp.min(highest), lower, largest)
+    value = jnp.clip((below[jnp.argmax(lowest)] + above[jnp.argmin(highest)]) / 2, lower, upper)
     return jnp.where(enough, jnp.stack([value, lower, upper]), jnp.stack([0 * largest, 0 * largest, largest]))
+
+
+def _half_of(key, counts):
+    """How many users of each cell are in one half, to which each belongs by chance: binomial numbers."""
+    of_bits, of_normals = jax.random.split(key)
+    words = jax.random.bits(of_bits, (WORDS, *counts.shape), jnp.uint32)
+    used = jnp.clip(counts - 32 * jnp.arange(WORDS, dtype=counts.dtype)[:, None, None], 0, 32).astype(jnp.uint32)
+    masks = jnp.where(used < 32, (jnp.uint32(1) << (used & 31)) - 1, jnp.uint32(0xFFFFFFFF))
+    few = jnp.sum(lax.population_count(words & masks), axis=0).astype(counts.dtype)
+    many = jnp.round(jnp.sqrt(counts.astype(float_dtype())) / 2 * jax.random.normal(of_normals, counts.shape))
+    return jnp.where(counts <= 32 * WORDS, few, jnp.clip(counts // 2 + many.astype(counts.dtype), 0, counts))

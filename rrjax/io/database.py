@@ -129,7 +129,8 @@ def _explained(text: str, files: Sequence[str]) -> DataError:
         message = _EXPLANATIONS[pattern]
         if message in (_NO_OBJECT, _TWICE):
             # DuckDB's line number is where it noticed the error, without blank lines.
-            row = _broken_json_line(file) if file else None
+            find = _broken_json_line if message is _NO_OBJECT else _line_of_a_key_twice
+            row = find(file) if file else None
         if message is _CHANGING and file and (ends := _odd_line_end(file)):
             row, end, usual = ends
             message = f"it ends with {end!r} where the first line ends with {usual!r}. Save it again with one program."
@@ -224,7 +225,7 @@ def opened(file: str) -> Iterator[IO[str]]:
 
 
 def _broken_json_line(file: str) -> int | None:
-    """The number, from 1, of the first line that is not a JSON object of different keys; None if unknown."""
+    """The number, from 1, of the first line that is not a JSON object; None if unknown."""
     try:
         with opened(file) as stream:
             for number, line in enumerate(stream, start=1):
@@ -258,16 +259,27 @@ def _odd_line_end(file: str) -> tuple[int, str, str] | None:
 
 def _is_object(line: str) -> bool:
     try:
-        value = json.loads(line, object_pairs_hook=_with_different_keys)
+        value = json.loads(line)
         return isinstance(value, dict) and "" not in value
     except ValueError:
         return False
 
 
-def _with_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(own := dict(pairs)) < len(pairs):
-        raise ValueError("a key more than once")
-    return own
+def _line_of_a_key_twice(file: str) -> int | None:
+    """The number, from 1, of the first line that is a JSON object with a key more than once; None if unknown."""
+    try:
+        with opened(file) as stream:
+            return next((number for number, line in enumerate(stream, start=1) if _has_a_key_twice(line)), None)
+    except DataError:
+        return None
+
+
+def _has_a_key_twice(line: str) -> bool:
+    try:
+        pairs = json.loads(line, object_pairs_hook=tuple)  # lists are arrays
+    except ValueError:
+        return False
+    return isinstance(pairs, tuple) and len({key for key, _ in pairs}) < len(pairs)
 
 
 def _broken_record(text: str) -> int | None:
@@ -305,7 +317,7 @@ _ZEROS = r"^([+-]?[0-9]*)(?:\.0*|(\.[0-9]*[1-9])0+)$"
 
 def float_text(value: str) -> str:
     """The text of a number as that of floats: 0.1 of 0.10 and .10, 1 of 1.00, and other texts unchanged."""
-    with_zero = rf"regexp_replace({value}, '^([+-]?)\.', '\10.')"
+    with_zero = rf"regexp_replace({value}, '^([+-]?)\.([0-9])', '\10.\2')"
     return rf"regexp_replace({with_zero}, {literal(_ZEROS)}, '\1\2')"
 
 

@@ -87,7 +87,8 @@ def _joint_type(types: set[str]) -> str | None:
 
 def _with_bigint(type_name: str) -> str:
     """A nested type with BIGINT in place of all integers that it holds."""
-    return re.sub(r"\b(TINYINT|U?SMALLINT|UTINYINT|U?INTEGER)\b", "BIGINT", type_name)
+    integers = r'("[^"]*")|\b(?:U?TINYINT|U?SMALLINT|U?INTEGER)\b'  # or a name of a field
+    return re.sub(integers, lambda match: match[1] or "BIGINT", type_name)
 
 
 def _digits(type_name: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 
 import rrjax
 from rrjax.inference import association, mutual_information
-from rrjax.inference.information_bounds import information_bounds
+from rrjax.inference.information_bounds import _half_of, information_bounds
 from rrjax.inference.two_columns import as_table
 from rrjax.mechanisms import Direct, Product
 
@@ -43,6 +43,7 @@ NOISY = [  # the number of rows and columns, the part that is equal, ε, users
     (9, 9, 0.5, 3.0, 2_000),
     (5, 13, 0.5, None, 300),
     (13, 20, 0.7, 0.3, 10_000),
+    (13, 13, 0.0, 0.5, 2_000),
 ]
 
 
@@ -89,3 +90,30 @@ def test_tables_on_both_sides_of_the_number_of_cells(width):
     assert lower < mutual_information(theta) < upper
     assert float(value) == pytest.approx(float(mutual_information(theta)), rel=0.02)
     assert upper - lower < 0.15 * value
+
+
+@pytest.mark.long
+def test_a_little_information_of_billions_keeps_its_digits():
+    """Sums near one of rounded numbers made intervals without a width, in float32."""
+    theta = partly_equal(9, 9, 1e-3)
+    product, counts = collections(theta, None, 2 * 10**9, 20)
+    true = float(mutual_information(theta.astype(np.float64)))
+    keys = jax.random.split(jax.random.key(0), len(counts))
+    with jax.enable_x64(False):
+        found = [np.asarray(bounds_of(*each, product), float) for each in zip(keys, counts, strict=True)]
+    # Rounding of the unbiased table is some 1e-7.
+    assert 1e-8 < min(upper - lower for _, lower, upper in found)
+    assert np.mean([lower - 1e-7 <= true <= upper + 1e-7 for _, lower, upper in found]) >= 0.9
+
+
+def test_halves_are_binomial():
+    """Of few users from bits, of many normal: both sides of the largest number of bits, and near none."""
+    counts = jnp.asarray([[1, 2, 31, 32, 33], [255, 256, 257, 10**6, 2 * 10**9]], jnp.int32)
+    keys = jax.random.split(jax.random.key(0), 4000)
+    drawn = np.asarray(jax.vmap(lambda key: _half_of(key, counts))(keys), float)
+    number = np.asarray(counts, float)
+    errors = (drawn.mean(axis=0) - number / 2) / np.sqrt(number / 4 / 4000)
+    assert np.abs(errors).max() < 4
+    np.testing.assert_allclose(drawn.var(axis=0) / (number / 4), 1, atol=4 * np.sqrt(2 / 4000))
+    assert (drawn >= 0).all()
+    assert (drawn <= number).all()

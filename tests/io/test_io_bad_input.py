@@ -382,6 +382,14 @@ NINE = Domain.range(0, 9)
         ),
         ("a.jsonl", '{"a": 1}\n{"a": 2, "a": 3}\n', lambda path: count_reports(Source(path), NINE), {"row": 2}),
         ("a.jsonl", '{"a": 1}\n\n\n{"a": 2, "a": 3}\n', lambda path: count_reports(Source(path), NINE), {"row": 4}),
+        *(
+            ("a.jsonl", text, lambda path: count_reports(Source(path, column="a"), NINE), {"row": row})
+            for text, row in (  # keys within an object may be there twice
+                ('{"a": 1}\n{"a": 1, "o": {"b": 1, "b": 2}}\nx\n', 3),
+                ('{"a": 1}\n{"a": 2, "a": 3}\nx\n', 3),
+                ('{"a": 1, "o": {"b": 1, "b": 2}}\n{"a": 2, "a": 3}\n', 2),
+            )
+        ),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, text, call, attributes):
