@@ -102,7 +102,7 @@ def test_a_little_information_of_billions_keeps_its_digits():
     with jax.enable_x64(False):
         found = [np.asarray(bounds_of(*each, product), float) for each in zip(keys, counts, strict=True)]
     # Rounding of the unbiased table is some 1e-7.
-    assert 1e-8 < min(upper - lower for _, lower, upper in found)
+    assert min(upper - lower for _, lower, upper in found) > 1e-8
     assert np.mean([lower - 1e-7 <= true <= upper + 1e-7 for _, lower, upper in found]) >= 0.9
 
 
