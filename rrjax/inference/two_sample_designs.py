@@ -261,7 +261,12 @@ class _Survey(NamedTuple):
             return jnp.where(turned, 1 - near, near), jnp.where(turned, near, 1 - near)
 
         low, high = bisected(lambda near: rising(*parts(near)) != turned, 0 * one, one / 2, STEPS)
-        part, rest = parts((low + high) / 2)
+        near = (low + high) / 2
+        # So near an end that no chance differs, its distance is that of the last bisection, or rounding.
+        rounding = 4 * jnp.finfo(near.dtype).eps + 4 * 0.5**STEPS
+        here, there = (jnp.stack(chances(*parts(each))) for each in (near, 0 * near))
+        near = jnp.where(jnp.all(jnp.abs(here - there) <= rounding * here), 0, near)
+        part, rest = parts(near)
         # An end that is the maximum is met exactly.
         at_last, at_first = rising(one, 0 * one), ~rising(0 * one, one)
         part, rest = (
@@ -350,9 +355,7 @@ def _fitted(counts, yes, level, region: Region):
 
     def share_of(point):
         part, whole = matmul(sums, point)
-        # The middle of the last bisection may be left of nobody.
-        some = whole > 4 * jnp.finfo(whole.dtype).eps + 4 * 0.5**STEPS
-        return jnp.where(some, part / jnp.where(some, whole, 1), jnp.nan)
+        return part / whole
 
     chance = matmul(yes, point)
     spread = matmul(inverse[:, :2], jnp.diag(chance * (1 - chance) / number), inverse[:, :2].T)
