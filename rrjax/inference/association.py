@@ -26,7 +26,15 @@ from rrjax.estimators.em import ibu
 from rrjax.inference.information_bounds import information_bounds
 from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
 from rrjax.inference.restricted_tables import MOST_SEARCHED_CELLS, beginnings, misfit_about, nearest, through
-from rrjax.inference.two_columns import as_table, between, channel_of, least_chances, standard_errors, usable_counts
+from rrjax.inference.two_columns import (
+    as_table,
+    between,
+    channel_of,
+    error_of,
+    least_chances,
+    standard_errors,
+    usable_counts,
+)
 from rrjax.mechanisms.product import Product
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
@@ -154,8 +162,8 @@ def association(
         for negative counts, or none. Reports that contradict their mechanisms together have limits, too: of
         `rrjax.read`, `joint` tests that first.
 
-        Time grows with the cube of the number of cells: on two cores some 0.1 s for 3 × 3, 0.25 s for 6 × 6 and 1 s for
-        12 × 12, and 6 to 11 s once to compile. Above 144 cells V is tested on the line from the product of the margins
+        Time grows with the cube of the number of cells: on two cores 0.1 s for 3 × 3, 0.4 s for 6 × 6 and 0.8 s for
+        12 × 12, and 8 to 15 s once to compile. Above 144 cells V is tested on the line from the product of the margins
         through the unbiased table, without a search: its limits do not cover association of rare categories. Above 64
         cells the limits of the information are bounds, which hold more often than the level says, but for pairs of rare
         categories in columns that are hardly randomized, of which no report may be seen (0.89 for 9 × 9, eight pairs of
@@ -265,12 +273,7 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
     def errors_at(table):
         """The errors of the unbiased tables of many collections."""
         chances = jnp.maximum(candidates.chances(table), least)
-
-        def error(normal):
-            spread = jnp.sqrt(chances) * normal
-            return between(spread - chances * jnp.sum(spread), *vectors) / jnp.sqrt(users)
-
-        return lax.map(error, drawn, batch_size=batch)
+        return lax.map(lambda normal: error_of(normal, chances, vectors, users), drawn, batch_size=batch)
 
     common = None if is_searched else errors_at(candidates.independent)
 

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 
 from rrjax.data.arguments import float_dtype
 from rrjax.inference.monte_carlo import CELLS_AT_A_TIME
-from rrjax.inference.two_columns import between, least_chances, read_reports
+from rrjax.inference.two_columns import between, error_of, least_chances, read_reports
 
 MIXTURES = (0.0, 0.4, 0.75, 0.95)
 """Parts of the proposing half's table in the tables c; the rest is the product of its margins."""
@@ -76,8 +76,7 @@ def information_bounds(
 
     def simulated(number):
         normal = jax.random.normal(jax.random.fold_in(key, number), reports.shape, miss.dtype)
-        spread = jnp.sqrt(chances) * normal
-        return sides(unbiased + between(spread - chances * jnp.sum(spread), *vectors) / jnp.sqrt(users))
+        return sides(unbiased + error_of(normal, chances, vectors, users))
 
     batch = max(1, CELLS_AT_A_TIME // (len(MIXTURES) * counts.size))
     errors = [jnp.std(each, axis=0) for each in lax.map(simulated, jnp.arange(NUM_DRAWS), batch_size=batch)]

@@ -116,7 +116,10 @@ def beginnings(table: Float[Array, "K L"], errors: Float[Array, "K L"]) -> Float
 
 
 def _only_together(table, errors):
-    """The pairs are those with the smallest distance of θ_ij from √(a_i·b_j), its largest value, in standard errors."""
+    """Tables in which one row and column occur only together, `[NUM_PAIRS, K, L]`, or fewer.
+
+    The pairs are those with the smallest distance of θ_ij from √(a_i·b_j), its largest value, in standard errors.
+    """
     rows, columns = jnp.sum(table, axis=1), jnp.sum(table, axis=0)
     distance = (jnp.sqrt(rows[:, None] * columns) - table) / errors
     _, cells = lax.top_k(-distance.ravel(), min(NUM_PAIRS, table.size))

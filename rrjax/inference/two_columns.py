@@ -80,6 +80,17 @@ def _margin(shares, vectors, users):
     return floored / jnp.sum(floored)
 
 
+def error_of(
+    normal: Float[Array, "U W"],
+    chances: Float[Array, "U W"],
+    vectors: tuple[Float[Array, "U K"], Float[Array, "W L"]],
+    users: Float[Array, ""],
+) -> Float[Array, "K L"]:
+    """The error of the unbiased table of one collection, from standard normal numbers; counts are about normal."""
+    spread = jnp.sqrt(chances) * normal
+    return between(spread - chances * jnp.sum(spread), *vectors) / jnp.sqrt(users)
+
+
 def standard_errors(
     shares: Float[Array, " U"], vectors: Float[Array, "U K"], users: Float[Array, ""]
 ) -> Float[Array, " K"]:
