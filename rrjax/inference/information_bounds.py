@@ -8,6 +8,7 @@ statistic has one law for all tables with some information. But for every positi
 with a and b the margins of θ; both are equal where c = θ, ã = a and b̃ = b. The first is log x ≤ x − 1 for x = r·a·b/θ.
 The second is it for x = θ/c, and that no other ã than a has a smaller −Σ a·log ã. So one half of the reports proposes
 tables c, and the other half has nearly unbiased estimates of both sides, whose errors are about normal.
+What the first side misses is Σ (θ − a·b·r)²/(2·a·b·r) to second order, which has an estimate, too.
 
 References:
     Nguyen, Wainwright and Jordan, "Estimating divergence functionals and the likelihood ratio by convex risk
@@ -42,20 +43,36 @@ def information_bounds(
 ) -> Float[Array, " 3"]:
     """An estimate of the mutual information, and its limits at 1 − `miss`, nats; no counts may be negative.
 
-    The limits are the best of all tables c, each with its part of `miss`. The estimate is the middle of both sides of
-    these. With fewer than two reports in a half the limits are those of all tables.
+    Each half proposes for the other, and both sides are means over these two ways. The limits are the best of all
+    tables c, each with its part of `miss`. The estimate is the best first side with what it misses, between both sides.
+    With fewer than two reports in a half the limits are those of all tables.
     """
     of_halves, key = jax.random.split(key)
     drawn = _half_of(of_halves, counts)
-    halves = [half.astype(miss.dtype) for half in (drawn, counts - drawn)]
-    enough = jnp.minimum(*map(jnp.sum, halves)) >= 2
-    proposing, judging = (jnp.where(enough, half, 1) for half in halves)
+    halves = jnp.stack([drawn, counts - drawn]).astype(miss.dtype)
+    enough = jnp.min(jnp.sum(halves, axis=(1, 2))) >= 2
+    halves = jnp.where(enough, halves, 1)
+    found = lax.map(lambda each: _sides(*each, vectors), (jax.random.split(key), halves, halves[::-1]))
+    # The errors of both ways are the same number near independence and unrelated far from it: the mean of their
+    # standard errors holds for both.
+    below, above, middle, of_below, of_above = (jnp.mean(each, axis=0) for each in found)
+    quantile = -ndtri(miss / 2 / len(MIXTURES))
+    largest = jnp.log(jnp.asarray(min(vectors[0].shape[1], vectors[1].shape[1]), miss.dtype))
+    lowest, highest = below - quantile * of_below, above + quantile * of_above
+    lower = jnp.clip(jnp.max(lowest), 0, largest)
+    upper = jnp.clip(jnp.min(highest), lower, largest)
+    best = jnp.argmax(lowest)
+    value = jnp.clip(jnp.clip(middle[best], below[best], above[jnp.argmin(highest)]), lower, upper)
+    return jnp.where(enough, jnp.stack([value, lower, upper]), jnp.stack([0 * largest, 0 * largest, largest]))
 
+
+def _sides(key, proposing, judging, vectors):
+    """For each table of one half, what the other says: both sides, the information, and the errors of the sides."""
     users = jnp.sum(proposing)
     seen = read_reports(proposing / users, *vectors, users)
     product = seen.rows[:, None] * seen.columns
     excess = jnp.maximum(seen.deviation, -product)
-    parts = jnp.asarray(MIXTURES, miss.dtype)[:, None, None]
+    parts = jnp.asarray(MIXTURES, product.dtype)[:, None, None]
     # The rest of a ratio beyond one, with all its digits; so are the sums below.
     beyond = parts * (excess - product * jnp.sum(excess)) / (product * (1 + jnp.sum(excess)))
     logs, tables = jnp.log1p(beyond), product * (1 + beyond)
@@ -70,24 +87,21 @@ def information_bounds(
         # A square has its noise in it.
         of_squares = (table * (table - tables) + (table**2 - squares) / (users - 1)) / tables
         below, above = table * logs - of_margins * beyond, table * logs + of_squares
-        return jnp.sum(below, axis=(1, 2)), jnp.sum(above, axis=(1, 2))
+        missed = (table - of_margins * (1 + beyond)) ** 2 / (2 * tables)
+        return [jnp.sum(each, axis=(1, 2)) for each in (below, above, missed)]
 
     chances = jnp.maximum(reports, least_chances(judging))
 
     def simulated(number):
-        normal = jax.random.normal(jax.random.fold_in(key, number), reports.shape, miss.dtype)
+        normal = jax.random.normal(jax.random.fold_in(key, number), reports.shape, product.dtype)
         return sides(unbiased + error_of(normal, chances, vectors, users))
 
-    batch = max(1, CELLS_AT_A_TIME // (len(MIXTURES) * counts.size))
-    errors = [jnp.std(each, axis=0) for each in lax.map(simulated, jnp.arange(NUM_DRAWS), batch_size=batch)]
-    below, above = sides(unbiased)
-    quantile = -ndtri(miss / 2 / len(MIXTURES))
-    largest = jnp.log(jnp.asarray(min(product.shape), miss.dtype))
-    lowest, highest = below - quantile * errors[0], above + quantile * errors[1]
-    lower = jnp.clip(jnp.max(lowest), 0, largest)
-    upper = jnp.clip(jnp.min(highest), lower, largest)
-    value = jnp.clip((below[jnp.argmax(lowest)] + above[jnp.argmin(highest)]) / 2, lower, upper)
-    return jnp.where(enough, jnp.stack([value, lower, upper]), jnp.stack([0 * largest, 0 * largest, largest]))
+    batch = max(1, CELLS_AT_A_TIME // (len(MIXTURES) * judging.size))
+    drawn = lax.map(simulated, jnp.arange(NUM_DRAWS), batch_size=batch)
+    below, above, missed = sides(unbiased)
+    # The draws have the noise of this square twice.
+    middle = below + 2 * missed - jnp.mean(drawn[2], axis=0)
+    return below, above, middle, jnp.std(drawn[0], axis=0), jnp.std(drawn[1], axis=0)
 
 
 def _half_of(key, counts):

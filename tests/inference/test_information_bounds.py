@@ -61,6 +61,30 @@ def test_they_hold_in_noise(rows, columns, weight, epsilon, users):
     assert ((lower <= value) & (value <= upper) & (lower >= 0) & (upper <= np.log(min(theta.shape)) + 1e-6)).all()
 
 
+def found_in(theta, epsilon, users, number):
+    """Values, lower and upper limits of so many collections, and the information of the shares."""
+    product, counts = collections(theta, epsilon, users, number)
+    keys = jax.random.split(jax.random.key(0), number)
+    found = jax.jit(lambda *all: jax.lax.map(lambda each: bounds_of(*each, product), all))(keys, jnp.asarray(counts))
+    return *np.asarray(found).T, float(mutual_information(theta))
+
+
+@pytest.mark.long
+def test_they_hold_where_no_report_shows_rare_pairs():
+    """With limits of one half alone in 0.89."""
+    _, lower, upper, true = found_in(np.diag([0.001] * 8 + [0.992]), None, 550, 200)
+    assert np.mean((lower <= true) & (true <= upper)) >= 0.97
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("shape", "users"), [((2, 100), 100_000), ((20, 20), 20_000)])
+def test_the_estimate_is_right_where_limits_are_wide(shape, users):
+    """The middle of the limits' tables was 0.25 for 0.18, and 0.94 for 0.91."""
+    theta = partly_equal(*shape, 0.5) if shape == (20, 20) else np.random.default_rng(6).dirichlet(np.ones(200))
+    value, _, _, true = found_in(np.reshape(theta, shape), 3.0 if shape == (20, 20) else 2.5, users, 40)
+    assert value.mean() == pytest.approx(true, abs=3 * value.std() / np.sqrt(40))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("epsilon", [None, 4.0])
 @pytest.mark.parametrize("shape", [(9, 9), (20, 12)])
