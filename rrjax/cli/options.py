@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
+from typer.models import ArgumentInfo, OptionInfo
 
 from rrjax.cli import show
 from rrjax.cli.interrupt import ending_at_once
@@ -288,6 +289,10 @@ def flags(
             ]
         # Typer calls by keyword, so a flag without default may follow one that has one.
         parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
+        for parameter in parameters:
+            for mark in getattr(parameter.annotation, "__metadata__", ()):
+                if isinstance(mark, OptionInfo | ArgumentInfo):
+                    mark.readable = False  # said where a file is read, as other faults of files are
 
         @wraps(command)
         def run(**given: Any) -> None:

@@ -141,8 +141,9 @@ def association(
     the table with that value that fits the reports best. The limits are the values at which the statistic of the
     reports is just not too small, or too large, for such collections. A value below the estimate is rejected only if
     its table also fits significantly worse than the likeliest one. The estimate is the value whose simulated median is
-    the statistic of the reports, so it is too large about as often as too small. Above 64 cells the information has
-    bounds instead, which hold for every table (`rrjax/inference/information_bounds.py`).
+    the statistic of the reports; of the information both statistics must be too large there, because in strong noise
+    its own one alone says nothing. Above 64 cells the information has bounds instead, which hold for every table
+    (`rrjax/inference/information_bounds.py`).
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -155,12 +156,14 @@ def association(
     Returns:
         `Association`. A lower limit of zero says that the columns may be independent. The upper limit of V is large
         where the reports do not exclude a rare row and a rare column that occur only together; where both columns have
-        categories without reports, the estimate of V may be too small, too, and the interval holds. In 24 settings, six
+        categories without reports, the estimate of V may be too small, too, and the interval holds. In 26 settings, six
         of them with rare or empty categories, the intervals of V at 95 % held in 0.948 to 0.998 of 500 collections, of
         the information in 0.954 to 1.000; but of V in 0.92 for V = 0.2 in 4 × 4 categories of equal shares
-        (300 users, ε = 3), and in 0.966 or more in strong noise or hardly any (`validation/association.py`). All NaN
-        for negative counts, or none. Reports that contradict their mechanisms together have limits, too: of
-        `rrjax.read`, `joint` tests that first.
+        (300 users, ε = 3), and in 0.936 for 2 × 100 categories, and in 1.000 in strong noise or hardly any
+        (`validation/association.py`). Estimates of V are too large about as often as too small; those of the
+        information are too large where noise is as large as the cells (about 0.7 for 0.54 with 8 × 8 categories, ε = 3
+        and 300 users), or zero. All NaN for negative counts, or none. Reports that contradict their mechanisms together
+        have limits, too: of `rrjax.read`, `joint` tests that first.
 
         Time grows with the cube of the number of cells: on two cores 0.1 s for 3 × 3, 0.4 s for 6 × 6 and 0.8 s for
         12 × 12, and 8 to 15 s once to compile. Above 144 cells V is tested on the line from the product of the margins
@@ -168,7 +171,8 @@ def association(
         cells the limits of the information are bounds, which hold more often than the level says: in 0.99 or more of
         300 collections each of pairs of rare categories of which no report may be seen. They are wide where noise is as
         large as the cells, or categories are rare (0.66 to 1.53 for 0.91 with 20 × 20 equal categories, ε = 3 and
-        20,000 users; 0.89 to 0.92 with two million), and then its estimate may be far from the truth, too.
+        20,000 users; 0.89 to 0.92 with two million), or users are few for so many cells, and then the estimate may be
+        far from the truth, and both change with the key, which halves the reports.
         Limits of V are found to 1e-4. V does not depend on how often a row and a column occur that occur only together,
         and the lower limit of the information, which both statistics must reject, may be far too low then.
 
@@ -304,10 +308,10 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
     # with less association than chance alone makes would have an interval without any table.
     at_least = jnp.maximum(seen, jnp.median(simulated(candidates.independent), axis=0))
     anything = jnp.full_like(miss, jnp.inf)
-    # In strong noise the positive part alone makes lower limits of the information that are above the truth.
+    # In strong noise the positive part alone makes estimates and lower limits of the information far above the truth.
     statistics = [
         [seen[0], anything], [seen[0], anything], [at_least[0], anything],
-        [anything, seen[1]], [seen[0], seen[1]], [anything, at_least[1]],
+        [seen[0], seen[1]], [seen[0], seen[1]], [anything, at_least[1]],
     ]  # fmt: skip
     parts = jnp.stack([jnp.full_like(miss, 0.5), 1 - miss / 2, miss / 2])
     # A row and a column without reports may carry any V: tables of many fit like the likeliest, and the least is taken.

@@ -117,8 +117,8 @@ def compliance(
         nonstandard conditions", 1987, and Susko, "Likelihood ratio tests with boundary constraints using data-dependent
         degrees of freedom", Biometrika 100, 2013, for the tests.
     """
-    rows, fit = _fit_of(counts, design, level, Compliance, "AnchoredCrosswise")
-    return _result(rows, design.yes, fit, same_people)
+    rows, level = _checked(counts, design, level, Compliance, "AnchoredCrosswise")
+    return _result(rows, design.yes, _fitted(rows, design.yes, level, design.region), same_people)
 
 
 @exportable
@@ -191,14 +191,22 @@ def unrelated_question(
         framework", Journal of the American Statistical Association 64, 1969; Susko, "Likelihood ratio tests with
         boundary constraints using data-dependent degrees of freedom", Biometrika 100, 2013.
     """
-    _, fit = _fit_of(counts, design, level, UnrelatedQuestionTwoSamples, "UnrelatedQuestionTwoSamples")
+    rows, level = _checked(counts, design, level, UnrelatedQuestionTwoSamples, "UnrelatedQuestionTwoSamples")
+    # With yes and no exchanged both shares are those of the others: rare answers keep their digits as yes.
+    mostly = jnp.sum(rows[:, 0]) > jnp.sum(rows[:, 1])
+    fit = _fitted(jnp.where(mostly, rows[:, ::-1], rows), design.yes, level, design.region)
+    found = jnp.stack([fit.share, fit.lower, fit.upper, fit.best.point[1]])
+    share, lower, upper, unrelated = jnp.where(mostly, 1 - found[jnp.asarray([0, 2, 1, 3])], found)
     errors = jnp.sqrt(jnp.diag(fit.covariance))
-    shares = fit.share, errors[0], fit.lower, fit.upper, fit.best.point[1], errors[1]
-    return _if_usable(UnrelatedQuestionEstimate(*shares, *fit.tests), fit.usable)
+    return _if_usable(
+        UnrelatedQuestionEstimate(share, errors[0], lower, upper, unrelated, errors[1], *fit.tests), fit.usable
+    )
 
 
-def _fit_of(counts: ArrayLike, design: Any, level: ArrayLike, kind: type[TwoSamples], example: str) -> Any:
-    """The numbers of yes and no in both samples, and their fit; refuses other designs than of a kind."""
+def _checked(
+    counts: ArrayLike, design: Any, level: ArrayLike, kind: type[TwoSamples], example: str
+) -> tuple[Float[Array, "2 2"], ArrayLike]:
+    """The numbers of yes and no in both samples, and the level; refuses other designs than of a kind."""
     if not isinstance(design, kind):
         message = f"design must be one of two samples, such as {example}, got {design!r}"
         raise ArgumentError(message, argument="design")
@@ -208,7 +216,7 @@ def _fit_of(counts: ArrayLike, design: Any, level: ArrayLike, kind: type[TwoSamp
             "counts", f"must have shape [2, 2], the numbers of yes and no in both samples, got {given.shape}"
         )
     rows = jnp.stack([as_counts(row, "counts", whole=True) for row in given]).astype(float_dtype())
-    return rows, _fitted(rows, design.yes, as_probability(level, "level", 0.95), design.region)
+    return rows, as_probability(level, "level", 0.95)
 
 
 class _Chances(NamedTuple):
@@ -234,11 +242,14 @@ class _Survey(NamedTuple):
         """The log-likelihood, less that of the counted shares of yes: so large samples do not cancel."""
         number, off = self.said + self.denied, self.off(chances)
 
-        def gain(count, off):
+        def gain(count, off, chance):
             some = count > 0
-            return jnp.where(some, count * jnp.log1p(jnp.maximum(off * number / jnp.where(some, count, 1), -1)), 0)
+            share = jnp.where(some, count, 1) / number
+            # A chance far below the counted share is lost in their difference.
+            logs = jnp.where(off < -share / 2, jnp.log(chance / share), jnp.log1p(jnp.maximum(off / share, -1)))
+            return jnp.where(some, count * logs, 0)
 
-        return jnp.sum(gain(self.said, off) + gain(self.denied, -off))
+        return jnp.sum(gain(self.said, off, chances.yes) + gain(self.denied, -off, chances.no))
 
     def along(self, start, end):
         """The point of the segment with the largest log-likelihood, which is concave, and its chances."""
@@ -312,8 +323,8 @@ class _TwoSampleFit(NamedTuple):
 
 
 def _is_at(point: Float[Array, " 3"], corners: Float[Array, "*s 3"]) -> Bool[Array, "*s"]:
-    """Whether a maximum is at a corner, up to rounding; the p-values there are the larger ones."""
-    return jnp.all(jnp.abs(point - corners) < 64 * jnp.finfo(point.dtype).eps + 4 * 0.5**STEPS, axis=-1)
+    """Whether a maximum is at a corner, which `along` meets exactly; the p-values there are the larger ones."""
+    return jnp.all(point == corners, axis=-1)
 
 
 def _inverse(yes):

@@ -261,7 +261,7 @@ def _is_object(line: str) -> bool:
     try:
         value = json.loads(line)
         return isinstance(value, dict) and "" not in value
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets within brackets
         return False
 
 
@@ -277,7 +277,7 @@ def _line_of_a_key_twice(file: str) -> int | None:
 def _has_a_key_twice(line: str) -> bool:
     try:
         pairs = json.loads(line, object_pairs_hook=tuple)  # lists are arrays
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(pairs, tuple) and len({key for key, _ in pairs}) < len(pairs)
 
@@ -290,6 +290,8 @@ def _broken_record(text: str) -> int | None:
             _, place = decoder.raw_decode(text, place)
         except json.JSONDecodeError as error:
             return None if len(text) == _LARGEST_JSON else error.lineno
+        except RecursionError:
+            return None
     return None
 
 

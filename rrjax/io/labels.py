@@ -11,6 +11,8 @@ from decimal import Decimal
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from rrjax.data.errors import DataError, option, refusal, reworded
 from rrjax.io.database import LARGEST_EXACT_FLOAT, as_written, connect, explaining, opened
 from rrjax.io.database import text as text_of
@@ -106,10 +108,12 @@ def label_of(value: Any) -> str | int:
     if hasattr(value, "as_py"):
         value = value.as_py()  # a scalar of PyArrow
     elif getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()  # a scalar of NumPy, JAX or xarray
+        of_numpy = np.asarray(value)[()]  # a scalar of NumPy, JAX or xarray
+        is_short = of_numpy.dtype.kind == "f" and of_numpy.dtype.itemsize < 8  # 0.1, not 0.10000000149011612
+        value = float(str(of_numpy)) if is_short else value.item()
     if isinstance(value, str):
         return value.strip(BLANKS)
-    if value is None or value != value:
+    if value is None or (value.is_nan() if isinstance(value, Decimal) else value != value):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
@@ -117,7 +121,7 @@ def label_of(value: Any) -> str | int:
         return value
     if not hasattr(value, "__float__"):
         raise DataError(f"{value!r} ({type(value).__name__}) is no label: labels are integers or text. Make it text.")
-    if abs(value) <= LARGEST_EXACT_FLOAT and value == int(value):
+    if -LARGEST_EXACT_FLOAT <= value <= LARGEST_EXACT_FLOAT and value == int(value):
         return int(value)
     if not isinstance(value, Decimal):
         return str(value)

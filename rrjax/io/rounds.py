@@ -344,7 +344,8 @@ class MemoFile:
                     self._complete(memos, copied=not note)
                 yield memos
         except OSError as error:
-            raise self._refused(f"cannot be locked or read ({error.strerror or error})") from error
+            file = f"{Path(error.filename).name}: " if isinstance(error.filename, str) else ""
+            raise self._refused(f"cannot be locked or read ({file}{error.strerror or error})") from error
 
     def _complete(self, memos: Memos, copied: bool) -> None:
         """Finishes an interrupted last round, which is an error, because it may be the one that is asked for.

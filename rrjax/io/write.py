@@ -554,6 +554,9 @@ def check_writable(path: str | PathLike[str], *, over: Collection[str] = ()) -> 
         kind = kind_of(place)
         said = _INPUTS.get().get(identity(place)) if place.exists() else None
     except OSError as error:  # of a file that may be anything, or of its name
+        if isinstance(error, PermissionError) and os.path.isfile(place):
+            problem = "is a file that you may not read, so that what it holds is not known; write to another file."
+            raise DataError(f"{os.fspath(path)} {problem}", file=os.fspath(path)) from error
         raise _failure(path, error) from error
     if said is not None:
         problem = said

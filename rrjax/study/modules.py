@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from rrjax.study.arguments import refusal
 _folders: set[Path] = set()
 """Those of the studies that were read."""
 _lock = threading.RLock()
+_SUFFIXES = tuple(all_suffixes())
+"""Of the names of modules' files: sources and compiled ones."""
 
 
 def function_named(value: str, argument: str, path: Path) -> Any:
@@ -46,9 +49,15 @@ def _modules_of(folder: Path, asked: str, argument: str) -> Iterator[None]:
     """
     with _lock:
         _folders.add(folder)
-        here = {each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
-        named = [(name.partition(".")[0], module) for name, module in list(sys.modules.items())]
-        hiding = {top: module for top, module in named if top in here and _hides_one(module, top, folder, top == asked)}
+        here = {
+            each.name.partition(".")[0] for each in folder.iterdir() if each.name.endswith(_SUFFIXES) or each.is_dir()
+        }
+        named = [(name, name.partition(".")[0], module) for name, module in list(sys.modules.items())]
+        hiding = {
+            top: module
+            for name, top, module in named
+            if top in here and _hides_one(module, name, folder, is_asked=top == asked)
+        }
         aside = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in hiding}
         for name in aside:
             del sys.modules[name]
@@ -66,40 +75,44 @@ def _modules_of(folder: Path, asked: str, argument: str) -> Iterator[None]:
             sys.modules.update(aside)
         if imported:
             top = imported[0].partition(".")[0]
+            other = _places_of(hiding[top])[0]
             raise refusal(
                 argument,
-                f"the module {top!r} is in {folder}, and one of its name is imported from {_place_of(hiding[top])}: "
+                f"the module {top!r} is in {folder}, and one of its name is imported from {other}: "
                 "rename one of them, or read the study in a process of its own",
                 top,
             )
 
 
 def _is_below(module: Any, folder: Path) -> bool:
-    place = _place_of(module)  # not of a package that is installed there: some cannot be imported twice
-    return place is not None and place.is_relative_to(folder) and "site-packages" not in place.parts
+    places = _places_of(module)  # not of a package that is installed there: some cannot be imported twice
+    return any(each.is_relative_to(folder) and "site-packages" not in each.parts for each in places)
 
 
-def _place_of(module: Any) -> Path | None:
-    """The file of a module, or the first folder of one that is several; None without one."""
+def _places_of(module: Any) -> list[Path]:
+    """The file of a module, or the folders of one that has none; empty without either."""
     try:
-        place = module.__file__ or next(iter(module.__path__))
-        return Path(place)
+        return [Path(module.__file__)] if module.__file__ else [Path(each) for each in module.__path__]
     except Exception:  # built in, or anything that somebody has put there
-        return None
+        return []
 
 
-def _hides_one(module: Any, top: str, folder: Path, is_asked: bool) -> bool:
+def _hides_one(module: Any, name: str, folder: Path, is_asked: bool) -> bool:
     """Whether a module of another study, or one that is asked for, has the name of one in this folder."""
-    if (place := _place_of(module)) is None:
+    if not (places := _places_of(module)):
         return False
+    top, _, below = name.partition(".")
+    own = [folder / f"{stem}{suffix}" for stem in (top, f"{top}/__init__") for suffix in _SUFFIXES]
     # A folder without __init__.py is a module, too, where no other one has its name.
-    is_module = any((folder / each).is_file() for each in (f"{top}.py", f"{top}/__init__.py"))
-    if not is_module and getattr(module, "__file__", None) is not None:
+    is_module, is_folder = any(each.is_file() for each in own), getattr(module, "__file__", None) is None
+    if not is_module and not is_folder:
         return False
-    places = place, place.resolve()
-    bases = folder / top, (folder / top).resolve(), (folder / f"{top}.py").resolve()
-    compiled = place.parent == folder and place.name.partition(".")[0] == top
-    if compiled or any(each.is_relative_to(base) for each in places for base in bases):
+    real = {each.resolve() for each in places}
+    if below:
+        is_own = any(each.is_relative_to((folder / top).resolve()) for each in real)
+    else:  # a module in a folder of that name is another one
+        is_own = not real.isdisjoint(each.resolve() for each in ([folder / top] if is_folder else own))
+    if is_own:
         return False
-    others = [each for each in _folders if each != folder and "site-packages" not in place.parts]
-    return (is_asked and is_module) or any(each.is_relative_to(other) for each in places for other in others)
+    others = _folders - {folder} if "site-packages" not in places[0].parts else ()
+    return (is_asked and is_module) or any(each.is_relative_to(other) for each in {*places, *real} for other in others)
