@@ -469,8 +469,9 @@ class MemoFile:
                 raise
         except (duckdb.Error, ValueError, TypeError, KeyError) as error:
             raise self._refused(DAMAGED_MEMO) from error
-        if record is None:
-            raise self._refused("is no file of memos")
+        if record is None:  # a changed byte may have made another name of the record
+            was_memo = self._lock is not None and self._lock.note()
+            raise self._refused(DAMAGED_MEMO if was_memo else "is no file of memos")
         if not is_whole:
             raise self._refused(DAMAGED_MEMO)
         return record, rows

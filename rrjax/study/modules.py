@@ -105,7 +105,7 @@ def _hides_one(module: Any, name: str, folder: Path, is_asked: bool) -> bool:
     own = [folder / f"{stem}{suffix}" for stem in (top, f"{top}/__init__") for suffix in _SUFFIXES]
     # A folder without __init__.py is a module, too, where no other one has its name.
     is_module, is_folder = any(each.is_file() for each in own), getattr(module, "__file__", None) is None
-    if not is_module and not is_folder:
+    if not (is_module or is_folder or below):
         return False
     real = {each.resolve() for each in places}
     if below:

@@ -245,6 +245,13 @@ def test_a_memo_that_was_copied_without_its_lock(day):
     assert rounds() == [1, 2]
 
 
+def test_a_lock_that_cannot_be_opened_is_named(day):
+    """Not the memo alone, which may be read."""
+    Path("memo/m.parquet.lock").mkdir()
+    assert day(*LINE, "--out", "reports/first.parquet")[0] == 3
+    assert "m.parquet.lock" in str(day.error)
+
+
 def test_a_table_is_not_written_over_a_lock(day):
     assert day(*LINE, "--out", "reports/first.parquet")[0] == 0
     lock = Path("memo/m.parquet.lock")
@@ -261,7 +268,8 @@ def test_a_memo_of_which_a_byte_is_lost_is_refused(day, mechanism):
     line = [mechanism if each.startswith("longitudinal") else each for each in LINE]
     assert day(*line, "--out", "reports/one.parquet")[0] == 0
     memo = Path("memo/m.parquet")
-    whole, held = memo.read_bytes(), answers()
+    lock = Path("memo/m.parquet.lock")
+    whole, note, held = memo.read_bytes(), lock.read_bytes(), answers()
     read_wrong = 0
     for place in (0, *range(4, len(whole), 61)):
         memo.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -272,7 +280,7 @@ def test_a_memo_of_which_a_byte_is_lost_is_refused(day, mechanism):
             assert answers() == held
             Path("reports/two.parquet").unlink()
             memo.write_bytes(whole)
-            Path("memo/m.parquet.lock").unlink()
+            lock.write_bytes(note)
         else:
             assert DAMAGED_MEMO in str(day.error), place
         assert not Path("reports/two.parquet").exists()

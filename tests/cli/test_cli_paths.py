@@ -173,6 +173,22 @@ def test_a_folder_is_no_input(collected):
         check_writable("quick.toml")
 
 
+def test_files_that_may_not_be_read_are_refused_as_files(collected, monkeypatch):
+    """By what reads them, with exit code 3; the parser of the command line asks the system, and says 2."""
+    Path("closed.csv").write_text("x")
+
+    def read(path):
+        if Path(path).name == "closed.csv":
+            raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda *_, **__: False)
+        patched.setattr(write, "kind_of", read)
+        assert collected("estimate", *READ, "--out", "closed.csv")[0] == 3
+        assert collected.error.file == "closed.csv"
+    assert Path("closed.csv").read_text() == "x"
+
+
 def test_force_replaces_reports_only(collected):
     for file in ("v.parquet", "gone.parquet", "real.parquet"):
         code = collected(*RANDOMIZE, "--out", file)[0]

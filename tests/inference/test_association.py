@@ -3,6 +3,7 @@
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from refusals import refused
@@ -371,3 +372,16 @@ def test_empty_rows_and_columns_may_carry_any_association(epsilon, counts, lower
     found = association(jax.random.key(0), counts, product, num_draws=499).cramers_v
     assert found.lower < lower
     assert found.upper > 0.95
+
+
+@pytest.mark.full  # a program of its own
+@pytest.mark.once
+def test_in_noise_the_information_is_not_estimated_as_the_largest():
+    """Its own statistic alone was as large at any information there: the median was 1.05 nats."""
+    product = Product([rrjax.RandomizedResponse(4, 1.0)] * 2)
+    counts = np.random.default_rng(3).multinomial(30, np.full(16, 1 / 16), size=40).reshape(-1, 4, 4)
+    keys = jax.random.split(jax.random.key(0), len(counts))
+    found = jax.jit(
+        lambda *given: jax.lax.map(lambda each: association(*each, product, num_draws=99).mutual_information, given)
+    )(keys, jnp.asarray(counts, jnp.int32))
+    assert np.median(found.value) < 0.1

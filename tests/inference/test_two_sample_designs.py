@@ -478,3 +478,38 @@ def test_one_yes_or_no_among_millions_is_not_lost(design, counts, expected, many
     np.testing.assert_allclose(came, [*expected[:3], upper], atol=1e-4)
     assert float(found.fit_p_value) > 0.99
     assert float(found.misfit) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("design", "counts"),
+    [
+        (UnrelatedQuestionTwoSamples([0.9999, 0.0001]), [[1999999, 1], [1999999, 1]]),
+        (UnrelatedQuestionTwoSamples([0.9999, 0.0001]), [[999, 1], [999999, 1]]),
+        (UnrelatedQuestionTwoSamples([0.8, 0.1]), [[999999, 1], [999999, 1]]),
+        # Shares of some 1e-6 are no corner: the test has one degree of freedom.
+        (UnrelatedQuestionTwoSamples([0.7, 0.3]), [[1, 999], [1, 999999]]),
+        (UnrelatedQuestionTwoSamples([0.7, 0.3]), [[2, 1999998], [0, 2000000]]),
+        (CheatingDetection([0.25, 0.75]), [[1, 999], [0, 1000000]]),
+        (UnrelatedQuestionTwoSamples([0.7, 0.3]), [[1, 0], [0, 2 * 10**9]]),  # 1e-8 in place of a counted share of 1
+    ],
+)
+def test_rare_answers_are_tested_in_float32_as_in_float64(design, counts):
+    estimator = unrelated_question if isinstance(design, UnrelatedQuestionTwoSamples) else compliance
+    found, expected = [], []
+    for each, exact in ((found, False), (expected, True)):
+        with jax.enable_x64(exact):
+            fit = estimator(counts, design)
+            each += [fit.misfit, fit.fit_p_value, fit.swapped_p_value, fit.share, fit.lower, fit.upper]
+    np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float), rtol=2e-3, atol=1e-6)
+
+
+def test_yes_and_no_exchanged_are_the_other_shares():
+    """On both sides of half of the answers."""
+    design = UnrelatedQuestionTwoSamples([0.7, 0.3])
+    for counts in ([[260, 740], [340, 660]], [[490, 510], [500, 500]], [[3, 97], [10, 190]]):
+        counts = np.asarray(counts)
+        one, other = unrelated_question(counts, design), unrelated_question(counts[:, ::-1], design)
+        for name, opposite in (("share", "share"), ("lower", "upper"), ("upper", "lower"), ("unrelated", "unrelated")):
+            assert float(getattr(one, name)) == pytest.approx(1 - float(getattr(other, opposite)), abs=1e-6)
+        for name in ("standard_error", "unrelated_error", "misfit", "fit_p_value", "swapped_p_value"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-5)

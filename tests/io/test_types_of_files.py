@@ -4,6 +4,7 @@ import itertools
 from decimal import Decimal, localcontext
 
 import duckdb
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from refusals import refused
@@ -296,3 +297,10 @@ def test_decimals_keep_their_digits_in_every_context():
         texts = ("12.345", "12.3410", "0.50", "1.00", "100", "123456789012345678901.00")
         found = [label_of(Decimal(each)) for each in texts]
     assert found == ["12.345", "12.341", "0.5", 1, 100, "123456789012345678901"]
+
+
+def test_labels_of_short_floats_and_of_no_number():
+    """0.1 in float32 is 0.1, as in a column of this type; decimals that are no number compare with nothing."""
+    assert [label_of(of(0.1)) for of in (np.float16, np.float32, np.float64, jnp.float32)] == ["0.1"] * 4
+    assert [label_of(of(3)) for of in (np.float32, jnp.float32, np.int64)] == [3, 3, 3]
+    assert [label_of(each) for each in (np.float32("nan"), Decimal("NaN"), Decimal("sNaN"))] == ["", "", ""]

@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import importlib
+import py_compile
 import sys
 import time
 import types
@@ -229,6 +230,35 @@ def test_a_module_that_was_compiled_beside_its_source_is_its_own(tmp_path, monke
     compiled = str(tmp_path / "a" / "est_in_a.cpython-311-x86_64-linux-gnu.so")
     monkeypatch.setattr(sys.modules["est_in_a"], "__file__", compiled)
     assert read_study(first)[0].estimators["mine"](1, 1.0) == 2
+
+
+@pytest.mark.usefixtures("imports")
+@pytest.mark.parametrize("name", ["oh_model.py", "oh_model/__init__.py"])
+def test_a_module_in_a_folder_of_its_name_is_another_one(tmp_path, name):
+    """A study in a subfolder that has the name of one of its modules showed its results."""
+    first = tmp_path / "study.toml"
+    second = tmp_path / "oh_model" / "study.toml"
+    second.parent.mkdir()
+    for path, file, factor in ((second, second.parent / "oh_model.py", 3), (first, tmp_path / name, 2)):
+        file.write_text(f"import jax{ESTIMATOR}{factor}\n")
+        path.write_text(SIZES + 'estimators = {mine = "oh_model:own"}\n')
+    assert read_study(second)[0].estimators["mine"](1, 1.0) == 3
+    with refused("estimators", error=StudyError, value="oh_model"):
+        read_study(first)
+
+
+@pytest.mark.usefixtures("imports")
+def test_compiled_modules_of_one_name_are_not_confused(tmp_path):
+    paths = _studies(tmp_path, {"oh_compiled.py": f"import jax{ESTIMATOR}FACTOR\n"})
+    for path in paths:
+        path.write_text(SIZES + 'estimators = {mine = "oh_compiled:own"}\n')
+        source = path.parent / "oh_compiled.py"
+        py_compile.compile(str(source), cfile=str(source.with_suffix(".pyc")))
+        source.unlink()
+    for _ in range(2):
+        assert read_study(paths[0])[0].estimators["mine"](1, 1.0) == 2
+        with refused("estimators", error=StudyError, value="oh_compiled"):
+            read_study(paths[1])
 
 
 def test_a_package_of_a_module_is_that_of_the_study(tmp_path, monkeypatch):
