@@ -52,7 +52,12 @@ def information_bounds(
     halves = jnp.stack([drawn, counts - drawn]).astype(miss.dtype)
     enough = jnp.min(jnp.sum(halves, axis=(1, 2))) >= 2
     halves = jnp.where(enough, halves, 1)
-    found = lax.map(lambda each: _sides(*each, vectors), (jax.random.split(key), halves, halves[::-1]))
+
+    def sides(given):
+        own_key, proposing, judging = given
+        return _sides(own_key, proposing, judging, vectors)
+
+    found = lax.map(sides, (jax.random.split(key), halves, halves[::-1]))
     # The errors of both ways are the same number near independence and unrelated far from it: the mean of their
     # standard errors holds for both.
     below, above, middle, of_below, of_above = (jnp.mean(each, axis=0) for each in found)
@@ -66,7 +71,7 @@ def information_bounds(
     return jnp.where(enough, jnp.stack([value, lower, upper]), jnp.stack([0 * largest, 0 * largest, largest]))
 
 
-def _sides(key, proposing, judging, vectors):
+def _sides(key: Array, proposing: Array, judging: Array, vectors: tuple[Array, Array]) -> tuple[Array, ...]:
     """For each table of one half, what the other says: both sides, the information, and the errors of the sides."""
     users = jnp.sum(proposing)
     seen = read_reports(proposing / users, *vectors, users)
