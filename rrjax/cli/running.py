@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -68,6 +69,12 @@ class Machine:
         if self.memory is not None and not 0 < self.memory < math.inf:
             raise UsageError(
                 f"--memory must be a positive number of GiB, got {self.memory:g}", flag="--memory", value=self.memory
+            )
+        if self.coordinator not in (None, "auto") and not re.fullmatch(r".+:[0-9]{1,5}", self.coordinator):
+            raise UsageError(
+                f"--coordinator must be HOST:PORT, the address of process 0, or auto, got {self.coordinator!r}",
+                flag="--coordinator",
+                value=self.coordinator,
             )
         alone = (self.processes, self.process, self.timeout) == (None, None, None)
         if self.coordinator is None and not alone:

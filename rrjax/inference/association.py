@@ -199,9 +199,10 @@ def association(
 
 
 def _information(table):
-    """Mutual information of the positive part of a table."""
+    """Mutual information of the positive part of a table; zero without one."""
     table = jnp.maximum(table, 0)
-    table = table / jnp.sum(table)
+    total = jnp.sum(table)  # zero where no cell is positive, as where unbiased vectors do not sum to one
+    table = table / jnp.where(total > 0, total, 1)
     expected = jnp.sum(table, axis=1)[:, None] * jnp.sum(table, axis=0)
     ratio = jnp.where(table > 0, table, 1) / jnp.where(table > 0, expected, 1)
     return jnp.maximum(jnp.sum(table * jnp.log(ratio)), 0)

@@ -195,7 +195,7 @@ def unrelated_question(
     # With yes and no exchanged both shares are those of the others: rare answers keep their digits as yes.
     mostly = jnp.sum(rows[:, 0]) > jnp.sum(rows[:, 1])
     fit = _fitted(jnp.where(mostly, rows[:, ::-1], rows), design.yes, level, design.region)
-    found = jnp.stack([fit.share, fit.lower, fit.upper, fit.best.point[1]])
+    found = jnp.stack([fit.share, fit.lower, fit.upper, jnp.clip(fit.best.point[1], 0, 1)])
     share, lower, upper, unrelated = jnp.where(mostly, 1 - found[jnp.asarray([0, 2, 1, 3])], found)
     errors = jnp.sqrt(jnp.diag(fit.covariance))
     return _if_usable(
@@ -378,6 +378,7 @@ def _fitted(counts, yes, level, region: Region):
         return survey.value(chances) < -lost
 
     share, slope = jax.value_and_grad(share_of)(point)
+    share = jnp.clip(share, 0, 1)  # rounding
     none, all_ = jnp.zeros_like(share), jnp.ones_like(share)
     lowest, _ = bisected(below, none, share, STEPS)
     _, highest = bisected(lambda x: ~below(x), share, all_, STEPS)

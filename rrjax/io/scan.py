@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -22,12 +20,12 @@ from rrjax.io.database import (
     file_list,
     is_missing,
     literal,
-    opened,
     parquet,
     some,
     text,
 )
-from rrjax.io.source import Format, FrameSource, Source, is_large_and_quoted, stamp_of
+from rrjax.io.delimited import Reading, delimited, first_record, reading_of
+from rrjax.io.source import Format, FrameSource, Source
 from rrjax.io.types_of_columns import (
     INTEGERS,
     Column,
@@ -362,16 +360,17 @@ def _relations(connection: Connection, source: Source, others: Sequence[str] = (
         delimiter = source.delimiter or ("," if form == "csv" else "\t")
         form_of = delimiter, source.header is not False
 
-        def kind_of(file: str) -> tuple[tuple[str, ...], bool]:
-            names = _column_names(file, delimiter, source)
-            return names, _in_parts(file, len(names), *form_of)
+        def kind_of(file: str) -> tuple[tuple[str, ...], Reading]:
+            record, is_broken = first_record(file, delimiter)
+            names = _column_names(file, record, delimiter, source)
+            return names, reading_of(file, len(names), *form_of, is_broken=is_broken)
 
         groups = [(tuple(group), *kind) for kind, group in groupby(files, kind_of)]
         # Of lines that are all said to be headers, one that differs from the others may be data all the same.
-        differ = source.header is True and len({names for _, names, _ in groups}) > 1
+        differ = source.header is True and len({names for _, names, *_ in groups}) > 1
         unsure = source.show_values is False and (source.header is None or differ)
-        for group, names, in_parts in groups:
-            relation = _delimited(group, names, in_parts, *form_of)
+        for group, names, reading in groups:
+            relation = _delimited(group, names, delimited(group, len(names), *form_of, reading))
             yield replace(relation, unsure=unsure, differs=unsure and differ)
     elif form == "parquet":
         for schema, same in groupby(files, lambda file: _schema(connection, file)):
@@ -393,50 +392,9 @@ def _relations(connection: Connection, source: Source, others: Sequence[str] = (
         yield _transactions(files, source)
 
 
-def _delimited(files: tuple[str, ...], names: tuple[str, ...], in_parts: bool, *form: Any) -> _Relation:
-    sql = f"SELECT row_number() OVER () AS row, * FROM {_csv(files, len(names), *form, in_parts=in_parts)}"
+def _delimited(files: tuple[str, ...], names: tuple[str, ...], read: str) -> _Relation:
+    sql = f"SELECT row_number() OVER () AS row, * FROM {read}"
     return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text", "VARCHAR") for index, name in enumerate(names)])
-
-
-def _csv(files: Sequence[str], width: int, delimiter: str, header: bool, *, in_parts: bool) -> str:
-    # Every column is text and every property is given: the sniffer of DuckDB would drop odd first lines.
-    types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(width))
-    return (
-        f"read_csv({file_list(files)}, columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
-        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, hive_partitioning=false, "
-        f"parallel={str(in_parts).lower()})"
-    )
-
-
-def _in_parts(file: str, width: int, delimiter: str, header: bool) -> bool:
-    """Whether DuckDB can read parts of a file at the same time: all files but some with line breaks in cells.
-
-    A part may begin within a cell, whose lines it then takes for rows, and refuses the file.
-    """
-    return not is_large_and_quoted(file) or not _only_whole(file, width, delimiter, header, stamp_of(file))
-
-
-@lru_cache(maxsize=1 << 14)
-def _only_whole(file: str, width: int, delimiter: str, header: bool, _: object) -> bool:
-    """Whether DuckDB reads a file with this stamp, but not in parts.
-
-    In one part it is silent where the last quote is not closed, so another reader must find as many rows.
-    """
-    import duckdb
-
-    with connect() as connection:
-        count = partial(_csv, [file], width, delimiter, header)
-        try:
-            connection.execute(f"SELECT count(*) FROM {count(in_parts=True)}")
-        except duckdb.Error:
-            try:
-                num_rows = connection.execute(f"SELECT count(*) FROM {count(in_parts=False)}").fetchall()[0][0]
-                with opened(file) as stream:
-                    rows = csv.reader(stream, delimiter=delimiter, strict=True)
-                    return num_rows == sum(bool(row) or width == 1 for row in rows) - header
-            except (duckdb.Error, csv.Error, DataError):
-                return False
-    return False
 
 
 def _trimmed(value: str) -> str:
@@ -444,8 +402,7 @@ def _trimmed(value: str) -> str:
     return f"trim({value}, {_BLANKS})"
 
 
-def _column_names(file: str, delimiter: str, source: Source) -> tuple[str, ...]:
-    record = _first_record(file, delimiter)
+def _column_names(file: str, record: list[str], delimiter: str, source: Source) -> tuple[str, ...]:
     other = next((mark for mark in ";\t|," if mark != delimiter and mark in record[0]), None)
     if source.delimiter is None and len(record) == 1 and other is not None:
         shown = "" if source.show_values is False else f", {record[0][:60]!r},"
@@ -479,17 +436,6 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _first_record(file: str, delimiter: str) -> list[str]:
-    try:
-        with opened(file) as stream:
-            record = next(csv.reader(stream, delimiter=delimiter), [])
-    except csv.Error as error:
-        raise DataError(f"{file}, line 1: {error}.", file=file, row=1) from error
-    if not record:
-        raise DataError.at(file, "the first line is blank; it must be a header or data.", row=1)
-    return record
 
 
 def _schema(connection: Connection, file: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rrjax.data.errors import ArgumentError, DataError
+from rrjax.data.errors import ArgumentError, DataError, option, refusal
 from rrjax.io.database import Connection, connect, explaining, identifier, parquet, parquet_record, some
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import TALLY_KEY, Metadata
@@ -383,6 +383,9 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
     if support.ndim != 1:
         raise DataError(f"{os.fspath(path)}: a file holds one tally, not those of shape {support.shape}.", file=path)
     domain = domain_of(tally.domain)
+    if domain is not None and domain.fingerprint != tally.domain:
+        problem = "has labels that no file keeps, such as with blanks around them: give it a domain without them"
+        raise ArgumentError.about("tally", problem)
     record = {
         "num_users": number.item(),
         "rates": {
@@ -444,6 +447,35 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
     described = record["mechanism"]
     mechanism = None if described is None else _make_mechanism(described["name"], described["parameters"], file)
     return StoredTally(tally, mechanism, domain)
+
+
+def check_stored(source: Source, counts: str | None, **given: Any) -> None:
+    """Refuses a file of `save_tally` whose mechanism, ε or number of users are others than those `given`.
+
+    Raises:
+        ArgumentError: About one of these, or `counts` if no column of counts is given.
+        DataError: A file that cannot be read.
+    """
+    if source.file_format() != "parquet":
+        return
+    for file in source.files():
+        with connect() as connection, explaining([file]):
+            text = parquet_record(connection, file, TALLY_KEY)
+        if text is None:
+            continue
+        record = json.loads(text)
+        described = record["mechanism"] or {"name": None, "parameters": {}}
+        made = {"mechanism": described["name"], "epsilon": described["parameters"].get("epsilon")}
+        made["num_users"] = record["num_users"]
+        if counts is None:
+            raise refusal("counts", f"{file} is a tally: its counts are in the column support ({option('counts')})")
+        for name, value in given.items():
+            said = made[name]
+            if said is None or said == value or (name == "epsilon" and value and np.isclose(said, value, rtol=1e-6)):
+                continue
+            shown = f"{said:g}" if isinstance(said, float) else said
+            other = ": give it" if value is None else f", not {value}"
+            raise refusal(name, f"{file} is a tally with {option(name)} {shown}{other}", value=value)
 
 
 def _written(rate) -> str:

@@ -23,7 +23,7 @@ from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.source import FrameRows, FrameSource, Source, as_texts, copies, identity
-from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
+from rrjax.io.tallies import Tallied, as_jax_integers, check_stored, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
     MECHANISMS,
@@ -377,6 +377,8 @@ def read_source(
             )
         if mechanism.name != rrjax.RandomizedResponse.name:
             return checked(_tallied(source, name, epsilon))
+    else:
+        check_stored(source, counts, mechanism=RandomizedResponse.name, epsilon=epsilon)
     if epsilon is None:
         raise refusal(
             "epsilon",
@@ -407,6 +409,7 @@ def read_support(
         raise refusal("mechanism", problem, value=mechanism)
     num_users = as_integer(num_users, "num_users", 1, MOST_REPORTS)
     check_counts(source, counts)
+    check_stored(source, counts, mechanism=name, epsilon=epsilon, num_users=num_users)
     counted = count_source(source, domain, counts)
     made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
     most = int(counted.counts.max())

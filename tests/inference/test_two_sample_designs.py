@@ -513,3 +513,13 @@ def test_yes_and_no_exchanged_are_the_other_shares():
             assert float(getattr(one, name)) == pytest.approx(1 - float(getattr(other, opposite)), abs=1e-6)
         for name in ("standard_error", "unrelated_error", "misfit", "fit_p_value", "swapped_p_value"):
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-5)
+
+
+def test_shares_are_within_their_limits_in_float32():
+    """Rounding of a point of the square made shares of -1e-7, and of 1 + 1e-7."""
+    design = UnrelatedQuestionTwoSamples([0.8, 0.2])
+    counts = np.asarray([[[11, 49], [101, 29]], [[49, 11], [29, 101]]])
+    with jax.enable_x64(False):
+        found = jax.vmap(lambda each: unrelated_question(each, design))(counts)
+        assert ((found.lower <= found.share) & (found.share <= found.upper)).all()
+        assert ((found.share >= 0) & (found.share <= 1) & (found.unrelated >= 0) & (found.unrelated <= 1)).all()

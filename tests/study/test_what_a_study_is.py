@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import importlib
+import importlib.machinery
 import py_compile
 import sys
 import time
@@ -227,7 +228,7 @@ def test_a_module_that_two_folders_share_is_one(tmp_path):
 def test_a_module_that_was_compiled_beside_its_source_is_its_own(tmp_path, monkeypatch):
     first, _ = _studies(tmp_path, {"est_in_FOLDER.py": f"import jax{ESTIMATOR}FACTOR\n"})
     read_study(first)
-    compiled = str(tmp_path / "a" / "est_in_a.cpython-311-x86_64-linux-gnu.so")
+    compiled = str(tmp_path / "a" / f"est_in_a{importlib.machinery.EXTENSION_SUFFIXES[0]}")
     monkeypatch.setattr(sys.modules["est_in_a"], "__file__", compiled)
     assert read_study(first)[0].estimators["mine"](1, 1.0) == 2
 
