@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
@@ -34,7 +36,11 @@ def delimited(files: Sequence[str], width: int, delimiter: str, header: bool, re
 
 
 def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
-    """The cells of the first line, and whether a line break in one of them is another than the one at its end."""
+    """The cells of the first line, and whether it is broken.
+
+    It is if there is a line break in one of them other than the one at its end, or any after a byte order mark, with
+    which DuckDB takes a quoted first cell for two lines.
+    """
     ends: list[str] = []
     try:
         with opened(file) as stream:
@@ -44,7 +50,13 @@ def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
         raise DataError(f"{file}, line 1: {error}.", file=file, row=1) from error
     if not record:
         raise DataError.at(file, "the first line is blank; it must be a header or data.", row=1)
-    return record, len({*ends}) > 1
+    return record, len(ends) > 1 and (len({*ends}) > 1 or _is_marked(file))
+
+
+def _is_marked(file: str) -> bool:
+    """Whether a file that can be read begins with a byte order mark."""
+    with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as raw:
+        return raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
 
 
 def reading_of(file: str, width: int, delimiter: str, header: bool, *, is_broken: bool) -> Reading:
@@ -102,10 +114,10 @@ def _is_read_alike(file: str, width: int, delimiter: str, header: bool, _: objec
             found = connection.execute(f"SELECT * FROM {read}")
             batches = iter(lambda: found.fetchmany(_ROWS_AT_A_TIME), [])
             rows = csv.reader(stream, delimiter=delimiter, strict=True)
-            expected = ([cell or None for cell in row] for row in rows if row or width == 1)
+            expected = ([cell or None for cell in row or [""]] for row in rows if row or width == 1)
             if header:
                 next(expected)
-            every = zip_longest((row for batch in batches for row in batch), expected, fillvalue=())
-            return all([cell or None for cell in row] == [*other] for row, other in every)
+            every = zip_longest((row for batch in batches for row in batch), expected)
+            return all(row and other and [cell or None for cell in row] == other for row, other in every)
     except (duckdb.Error, csv.Error, DataError):
         return False

@@ -450,7 +450,7 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
 
 
 def check_stored(source: Source, counts: str | None, **given: Any) -> None:
-    """Refuses a file of `save_tally` whose mechanism, ε or number of users are others than those `given`.
+    """Refuses files of `save_tally` whose mechanism, ε or number of users, of all files, are others than those `given`.
 
     Raises:
         ArgumentError: About one of these, or `counts` if no column of counts is given.
@@ -458,24 +458,24 @@ def check_stored(source: Source, counts: str | None, **given: Any) -> None:
     """
     if source.file_format() != "parquet":
         return
-    for file in source.files():
-        with connect() as connection, explaining([file]):
-            text = parquet_record(connection, file, TALLY_KEY)
-        if text is None:
-            continue
-        record = json.loads(text)
-        described = record["mechanism"] or {"name": None, "parameters": {}}
-        made = {"mechanism": described["name"], "epsilon": described["parameters"].get("epsilon")}
-        made["num_users"] = record["num_users"]
+    files = source.files()
+    with connect() as connection, explaining(files):
+        texts = [parquet_record(connection, file, TALLY_KEY) for file in files]
+    records = {file: json.loads(text) for file, text in zip(files, texts, strict=True) if text is not None}
+    of_all = sum(record["num_users"] for record in records.values()) if len(records) == len(files) else None
+    for file, record in records.items():
         if counts is None:
             raise refusal("counts", f"{file} is a tally: its counts are in the column support ({option('counts')})")
-        for name, value in given.items():
-            said = made[name]
+        described = record["mechanism"] or {"name": None, "parameters": {}}
+        epsilon = described["parameters"].get("epsilon")
+        for name, said in (("mechanism", described["name"]), ("epsilon", epsilon), ("num_users", of_all)):
+            value = given.get(name, said)
             if said is None or said == value or (name == "epsilon" and value and np.isclose(said, value, rtol=1e-6)):
                 continue
             shown = f"{said:g}" if isinstance(said, float) else said
-            other = ": give it" if value is None else f", not {value}"
-            raise refusal(name, f"{file} is a tally with {option(name)} {shown}{other}", value=value)
+            whose = f"{some(files)}: the tally" if name == "num_users" else f"{file}: the tally"
+            other = "; give it" if value is None else f", not {value}"
+            raise refusal(name, f"{whose} has {name} = {shown}{other} ({option(name)})", value=value)
 
 
 def _written(rate) -> str:

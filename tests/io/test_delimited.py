@@ -58,6 +58,18 @@ def test_mixed_ends_after_such_a_line_lose_no_row(tmp_path, monkeypatch):
     np.testing.assert_array_equal(count_reports(Source("mixed.csv", column="answer"), ANSWERS).counts, [5, 5])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("first", ['"Any\nremarks",answer', '"Any\r\nremarks",answer'])
+def test_a_byte_order_mark_before_such_a_line_makes_no_row(tmp_path, monkeypatch, first, end):
+    """DuckDB took the quoted first cell for two lines, and the second one for a row."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "marked.csv").write_bytes(("\ufeff" + first + end + f"x,yes{end}x,no{end}" * 5).encode())
+    with refused(error=DataError, file="marked.csv", row=1):
+        count_reports(Source("marked.csv", column="answer"), ANSWERS)
+    (tmp_path / "marked.csv").write_bytes(("\ufeffx,answer" + end + f"x,yes{end}x,no{end}" * 5).encode())
+    np.testing.assert_array_equal(count_reports(Source("marked.csv", column="answer"), ANSWERS).counts, [5, 5])
+
+
 @pytest.fixture
 def tallies(tmp_path, monkeypatch):
     """Stored tallies of two mechanisms, and their labels."""
@@ -87,8 +99,27 @@ def test_a_stored_tally_is_read_as_what_it_is(tallies):
     for given in ({}, {"epsilon": 2.0}):
         with refused("epsilon"):
             rrjax.read("direct.parquet", **tallies, **given)
+    # Of several files the users are those of all.
+    unary_of_three = rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=1.0)
+    other = rrjax.Tally([500, 800, 600], num_users=2000, rates=unary_of_three.rates, domain=["a", "b", "c"])
+    save_tally("again.parquet", other, unary_of_three)
+    of_both = rrjax.read(["unary.parquet", "again.parquet"], epsilon=1.0, **tallies, **unary | {"num_users": 4000})
+    assert int(of_both.tally().num_users) == 4000
+    with refused("num_users"):
+        rrjax.read(["unary.parquet", "again.parquet"], epsilon=1.0, **tallies, **unary)
     with refused("counts"):
         rrjax.read("direct.parquet", epsilon=1.0, column="label", domain=["a", "b", "c"])
+
+
+def test_a_stored_tally_of_another_design_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(2, epsilon=1.0)
+    save_tally(
+        "two.parquet", rrjax.Tally([700, 600], num_users=2000, rates=mechanism.rates, domain=["no", "yes"]), mechanism
+    )
+    warner = {"mechanism": rrjax.mechanisms.Warner(0.8), "domain": ["no", "yes"]}
+    with refused("mechanism"):
+        rrjax.read("two.parquet", counts="support", column="label", **warner)
 
 
 @pytest.mark.parametrize("label", ["a ", " a", "a\t"])
