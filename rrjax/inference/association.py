@@ -142,8 +142,8 @@ def association(
     reports is just not too small, or too large, for such collections. A value below the estimate is rejected only if
     its table also fits significantly worse than the likeliest one. The estimate is the value whose simulated median is
     the statistic of the reports; of the information both statistics must be too large there, because in strong noise
-    its own one alone says nothing. Above 64 cells the information has bounds instead, which hold for every table
-    (`rrjax/inference/information_bounds.py`).
+    its own one alone says nothing, unless both columns have categories without reports, where V may be anything. Above
+    64 cells the information has bounds instead, which hold for every table (`rrjax/inference/information_bounds.py`).
 
     Args:
         key: A typed key, `jax.random.key(seed)`.
@@ -309,14 +309,15 @@ def _associate(key, mechanism, counts, vectors, miss, num_draws):
     # with less association than chance alone makes would have an interval without any table.
     at_least = jnp.maximum(seen, jnp.median(simulated(candidates.independent), axis=0))
     anything = jnp.full_like(miss, jnp.inf)
-    # In strong noise the positive part alone makes estimates and lower limits of the information far above the truth.
-    statistics = [
-        [seen[0], anything], [seen[0], anything], [at_least[0], anything],
-        [seen[0], seen[1]], [seen[0], seen[1]], [anything, at_least[1]],
-    ]  # fmt: skip
-    parts = jnp.stack([jnp.full_like(miss, 0.5), 1 - miss / 2, miss / 2])
     # A row and a column without reports may carry any V: tables of many fit like the likeliest, and the least is taken.
     undecided = jnp.any(jnp.sum(counts, axis=1) == 0) & jnp.any(jnp.sum(counts, axis=0) == 0)
+    # In strong noise the positive part alone makes estimates and lower limits of the information far above the truth.
+    v_if_decided = jnp.where(undecided, anything, seen[0])
+    statistics = [
+        [seen[0], anything], [seen[0], anything], [at_least[0], anything],
+        [v_if_decided, seen[1]], [seen[0], seen[1]], [anything, at_least[1]],
+    ]  # fmt: skip
+    parts = jnp.stack([jnp.full_like(miss, 0.5), 1 - miss / 2, miss / 2])
     enough = jnp.where(undecided, LIKE_THE_LIKELIEST, -jnp.inf).astype(dtype)
     distances = jnp.stack([enough, ndtri(miss / 2) ** 2, -anything])
     bounds = jnp.repeat(jnp.arange(2), 3), jnp.asarray(statistics), jnp.tile(parts, 2), jnp.tile(distances, 2)
