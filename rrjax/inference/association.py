@@ -160,10 +160,10 @@ def association(
         of them with rare or empty categories, the intervals of V at 95 % held in 0.948 to 0.998 of 500 collections, of
         the information in 0.954 to 1.000; but of V in 0.92 and of the information in 0.944 for V = 0.2 in
         4 × 4 categories of equal shares (300 users, ε = 3), of V in 0.936 for 2 × 100 categories, and in 1.000 in
-        strong noise or hardly any (`validation/association.py`). Estimates of V are too large about as often as too small; those of the
-        information are too large where noise is as large as the cells (about 0.7 for 0.54 with 8 × 8 categories, ε = 3
-        and 300 users), or zero. All NaN for negative counts, or none. Reports that contradict their mechanisms together
-        have limits, too: of `rrjax.read`, `joint` tests that first.
+        strong noise or hardly any (`validation/association.py`). Estimates of V are too large about as often as too
+        small; those of the information are too large where noise is as large as the cells (about 0.7 for 0.54 with
+        8 × 8 categories, ε = 3 and 300 users), or zero. All NaN for negative counts, or none. Reports that contradict
+        their mechanisms together have limits, too: of `rrjax.read`, `joint` tests that first.
 
         Time grows with the cube of the number of cells: on two cores 0.1 s for 3 × 3, 0.4 s for 6 × 6 and 0.8 s for
         12 × 12, and 8 to 15 s once to compile. Above 144 cells V is tested on the line from the product of the margins
