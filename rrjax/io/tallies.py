@@ -358,7 +358,8 @@ def save_tally(path: str | PathLike[str], tally: Tally, mechanism: SupportMechan
         mechanism: Mechanism of the reports, of `rrjax.mechanisms.MECHANISMS`. None stores only the rates.
 
     Raises:
-        ArgumentError: What `read_tally` or `load_tally` return: their tally is an attribute.
+        ArgumentError: What `read_tally` or `load_tally` return: their tally is an attribute. Labels with blanks around
+            them, which no file keeps.
         DataError: Another format, a mechanism without a name in files, with other rates or another K than the tally, or
             a file that cannot be written.
 
