@@ -50,6 +50,7 @@ def test_imports_go_one_way():
     assert not against
 
 
+@pytest.mark.long
 def test_no_imports_circle():
     graph = {name: {*imported(file, everywhere=False)} - {name} for name, file in MODULES.items()}
     # A package's own names come of its modules, which may import the package.

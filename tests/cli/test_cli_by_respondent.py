@@ -385,6 +385,7 @@ def test_a_cell_that_makes_no_design_is_named_with_its_row(survey, row, column, 
         read()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "flag"),
     [

@@ -47,6 +47,7 @@ def publish(monkeypatch, path):
     monkeypatch.setattr(datasets, "DERIVED", known)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not KOSARAK.exists(), reason="kosarak-head.dat.gz is not here")
 def test_head_of_kosarak(monkeypatch):
     with refused(error=DataError, file=str(KOSARAK)):

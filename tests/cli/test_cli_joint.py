@@ -116,6 +116,7 @@ def test_columns_that_are_sampled(survey):
     survey.refuses("--all-pairs", "estimate", "s.parquet", "--all-pairs")
 
 
+@pytest.mark.long
 def test_a_plan_for_several_columns(invoke):
     line = ("plan", "--columns", "2,3", "--epsilon", 2, "--users", 10_000)
     pytest.importorskip("matplotlib", reason="figures need rrjax[plots]")

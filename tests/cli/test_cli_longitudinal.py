@@ -198,6 +198,7 @@ def test_a_memo_that_is_not_the_last_one(week):
         assert week(*other(9, f"r{6 + place}.parquet"))[0] == 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_memo_is_secret_again_after_every_round(week):
     Path("day9.csv").write_text("id,app\nu1,maps\n")
@@ -538,6 +539,7 @@ def test_a_round_whose_users_are_new(week, more, warned):
     assert len(json.loads(week.done(*other(9)))["warnings"]) == 1 + warned
 
 
+@pytest.mark.long
 def test_ids_that_are_not_exact(week):
     """The limit itself is what the next integer is rounded to, which is another user."""
     for kind, largest in (("DOUBLE", 2**53 - 1), ("FLOAT", 2**24 - 1)):

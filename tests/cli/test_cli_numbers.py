@@ -119,6 +119,7 @@ def test_what_reports_of_numbers_do_not_take(command, flag, ages):
     ages.refuses(flag, *command)
 
 
+@pytest.mark.long
 def test_files_of_other_mechanisms_and_reports_that_theirs_cannot_make(ages):
     assert randomized(ages, file="integers.csv")[0] == 0
     with pytest.raises(DataError, match="randomized-response"):

@@ -343,6 +343,7 @@ def test_the_maximum_of_a_small_mixture_is_by_newton(monkeypatch):
     assert acceleration_for(ones) == "newton"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kinds", "size", "method"), [(256, 256, "newton"), (2, 257, "anderson"), (257, 256, "anderson")]
 )

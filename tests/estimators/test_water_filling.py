@@ -100,6 +100,7 @@ def test_many_newton_passes_end_where_sorting_ends(epsilon, kind):
         assert total_variation(theta, exact) <= 4 * ULP * (1 + 33 / math.expm1(epsilon)) ** (kind == FLOAT)
 
 
+@pytest.mark.long
 def test_solvers_agree_on_weights():
     for seed in range(30):
         epsilon = 10 ** np.random.default_rng(seed).uniform(-1, 1)
@@ -309,6 +310,7 @@ def test_weights_are_kept_on_accelerators_where_the_rise_is_lost_in_the_level(na
             assert abs(float(jnp.sum(found)) - 1) <= num_categories * ULP
 
 
+@pytest.mark.long
 @every_solve
 def test_weights_of_a_symbolic_number_of_categories_can_be_exported(name):
     (size,) = jax.export.symbolic_shape("k", constraints=["k >= 2"])

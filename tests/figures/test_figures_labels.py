@@ -56,6 +56,7 @@ def of_users(labels):
     return drawn(drawing.draw()).axes[0]
 
 
+@pytest.mark.long
 def test_a_histogram_of_ages_has_ages_at_its_axis():
     axes = of_users(np.arange(17, 91))
     assert shown(axes.xaxis) == ["20", "30", "40", "50", "60", "70", "80", "90"]
@@ -81,6 +82,7 @@ def test_labels_are_those_of_the_file(labels, expected):
     assert shown(histogram(labels).xaxis) == expected
 
 
+@pytest.mark.long
 def test_text_is_shown_when_it_fits():
     countries = [f"country {number}" for number in range(42)]
     axes = of_users(countries)

@@ -236,6 +236,7 @@ def test_raw_inversion_does_not_hide_the_others():
     assert alone.axes[0].get_ylim()[1] > here.sel(estimator="inv").max()
 
 
+@pytest.mark.long
 def test_real_data_stands_beside_its_histogram():
     names = ["kosarak", "PUMA $x$"]
     dataset = study(distribution=names, num_categories=[4000, 3], num_users=[100])
@@ -261,6 +262,7 @@ def test_real_data_stands_beside_its_histogram():
     assert beside.get_xlabel() == "privacy ε (nats)"
 
 
+@pytest.mark.long
 def test_real_data_with_sizes_along_the_data_sets_and_a_missing_histogram():
     dataset = study(distribution=["a", "b"], num_categories=[7], num_users=[100]).squeeze(drop=True)
     dataset = dataset.assign_coords(num_categories=("distribution", [3, 4]), num_users=("distribution", [10, 20]))
@@ -270,6 +272,7 @@ def test_real_data_with_sizes_along_the_data_sets_and_a_missing_histogram():
     assert figures.against_epsilon(dataset, ["mse"]).axes[1].get_title() == "b, K = 4"
 
 
+@pytest.mark.long
 def test_convergence_shows_every_variant_until_it_stopped():
     dataset = iterates()
     figure = render(figures.convergence(dataset))
@@ -383,6 +386,7 @@ def test_overview_spreads_over_what_is_long():
     assert "egative log-likelihood" in figure.get_suptitle()
 
 
+@pytest.mark.long
 def test_drawings_come_in_the_order_of_the_paper():
     grid = {"num_categories": [paper.K], "num_users": [paper.N], "epsilon": list(paper.EPSILONS)}
     whole = study(**grid, zipf=list(paper.EXPONENTS))

@@ -222,6 +222,7 @@ def test_tables_on_both_sides_of_the_size_that_is_searched(width):
         assert float(limits.upper) - float(limits.lower) < 0.15 * true
 
 
+@pytest.mark.long
 def test_odds_ratios_of_true_values_are_those_of_the_table():
     counts = np.array([[900, 600], [500, 1000]])
     product = Product([rrjax.RandomizedResponse(2, 12.0), rrjax.RandomizedResponse(2, 12.0)])

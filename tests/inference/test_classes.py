@@ -271,6 +271,7 @@ def test_records_that_do_not_count_change_nothing():
         np.testing.assert_allclose(function(values, labels, design, where=where), wanted, rtol=20 * RTOL)
 
 
+@pytest.mark.long
 def test_a_class_that_may_have_no_records_has_no_limits():
     values, labels, _ = records(300, 0.0, Coin(2, 0.8), seed=4)
     for found in (class_quantiles(values, labels, Coin(2, 0.8)), class_means(values, labels, Coin(2, 0.8))):

@@ -116,6 +116,7 @@ def test_under_transformations_every_category_has_its_own(name):
         np.testing.assert_allclose(one, third[0], rtol=slack, atol=slack / 10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STATEMENTS)
 @pytest.mark.parametrize("counts", [HISTOGRAMS["below zero"], np.zeros(SIZE, int)], ids=["below zero", "none"])
 def test_of_unusable_counts_nothing_is_known(name, counts):

@@ -155,6 +155,7 @@ def test_a_lower_limit_falls_with_the_number_of_fakes():
     assert intervals(counts, 2.0, fakes=number - 1).lower[1] >= 0.25 > intervals(counts, 2.0, fakes=number).lower[1]
 
 
+@pytest.mark.long
 def test_a_finding_of_as_many_reports_as_an_integer_holds():
     """Reports are taken away from it, but no number was found: none can be added."""
     for most in (2**31 - 2, 2**31 - 1):

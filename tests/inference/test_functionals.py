@@ -79,6 +79,7 @@ def test_one_category_has_its_own_interval(estimand):
                                        [1 - share.upper, 1 - share.lower, 1 - share.value], atol=RTOL)  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_group_has_the_limits_of_clopper_and_pearson():
     members = np.asarray([True, False, True, True])
     found = linear_functional(COUNTS, EPSILON, values=members, level=0.9)
@@ -131,6 +132,7 @@ def test_reports_that_are_all_the_same_have_an_error(estimand):
     assert math.isnan(one.standard_error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [4.0, 12.0, 17.0, 20.0])
 def test_users_have_the_noise_of_their_reports(epsilon):
     """At ε = 20 float32 has no digits of 1 − d: the error was .71 of this."""
@@ -140,6 +142,7 @@ def test_users_have_the_noise_of_their_reports(epsilon):
     assert float(found) == pytest.approx(math.sqrt(q * (1 - q) / 1000) / (1 - 2 * q), rel=RTOL)
 
 
+@pytest.mark.long
 def test_the_unit_of_the_values_does_not_matter():
     for method in ("conservative", "normal"):
         plain = np.asarray(linear_functional(COUNTS, EPSILON, values=NUMBERS, method=method))
@@ -298,6 +301,7 @@ def test_combinations_are_sums():
         assert strata.lower < strata.value < strata.upper
 
 
+@pytest.mark.long
 def test_tallies_leave_what_their_shares_leave():
     tally = Tally([330, 280, 270, 225], num_users=1000, p=0.5, q=0.2)
     found = linear_functional(tally, values=NUMBERS)

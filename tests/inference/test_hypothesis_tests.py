@@ -113,6 +113,7 @@ def test_the_limit_has_the_chi_square_law_inside_the_simplex():
     assert stats.kstest(drawn, stats.chi2(2).cdf).pvalue > 1e-3
 
 
+@pytest.mark.long
 def test_the_limit_is_half_a_chi_square_at_an_end():
     # One free direction and one zero: the projection is zero half of the time.
     keys = jax.random.split(KEY, 20_000)

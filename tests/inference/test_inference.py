@@ -231,6 +231,7 @@ def test_an_impossible_epsilon_gives_nan(epsilon):
     assert not discoveries([3, 4, 5], epsilon).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-30, 1e-6, 40.0, 800.0, np.inf])
 def test_extreme_epsilons_stay_finite(epsilon):
     counts = [12, 11, 11] if epsilon < 1 else [30, 4, 0]
@@ -273,6 +274,7 @@ def test_bad_arguments(call, message):
         call()
 
 
+@pytest.mark.long
 def test_a_level_that_is_none_under_tracing_gives_nan():
     assert np.isnan(jax.jit(lambda level: intervals([3, 4], 1.0, level))(1.5).lower).all()
 
@@ -375,6 +377,7 @@ def test_a_level_next_to_one_keeps_its_digits():
     np.testing.assert_allclose(upper, (limits - float(mechanism.q)) / float(mechanism.d), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_an_impossible_rate_under_tracing_finds_nothing():
     found = jax.jit(lambda fdr: discoveries([900, 10, 10], 1.0, fdr))
     assert found(0.05).any()

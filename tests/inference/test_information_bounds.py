@@ -130,6 +130,7 @@ def test_a_little_information_of_billions_keeps_its_digits():
     assert np.mean([lower - 1e-7 <= true <= upper + 1e-7 for _, lower, upper in found]) >= 0.9
 
 
+@pytest.mark.long
 def test_halves_are_binomial():
     """Of few users from bits, of many normal: both sides of the largest number of bits, and near none."""
     counts = jnp.asarray([[1, 2, 31, 32, 33], [255, 256, 257, 10**6, 2 * 10**9]], jnp.int32)

@@ -66,6 +66,7 @@ def test_counts_of_one_category_alone(estimand):
         assert has_no_interval(stratified([tally, tally], shares=[0.5, 0.5], **options))
 
 
+@pytest.mark.long
 def test_wilson_and_weighted_reports():
     assert has_no_interval(intervals(ONE_ANSWER, 1.0, method="wilson"))
     for values in (NUMBERS, np.eye(4)):

@@ -96,6 +96,7 @@ def test_a_table_of_this_length_is_its_own_nearest():
     np.testing.assert_allclose(table, theta, atol=2e-3)
 
 
+@pytest.mark.long
 def test_beginnings_have_rows_and_columns_that_occur_only_together():
     theta = 0.9 * only_together(0.03) + 0.1 / 9
     starts = np.asarray(beginnings(jnp.asarray(theta), jnp.full((3, 3), 0.007)))
@@ -125,6 +126,7 @@ def test_tables_of_strong_association_are_found_in_strong_noise(length):
     assert float(users * (value - misfit.value(likeliest))) < 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(2, 2), (3, 5), (5, 3)])
 def test_the_last_beginning_has_the_most_association(shape):
     theta = jnp.asarray(np.random.default_rng(0).dirichlet(np.full(math.prod(shape), 5)).reshape(shape))

@@ -39,6 +39,7 @@ def value(design, kinds, counts):
     return float(np.sum(counts * np.log(np.maximum(np.column_stack([chance, 1 - chance]), 1e-300))))
 
 
+@pytest.mark.long
 @every_design
 def test_the_maximum_and_the_limits_are_those_of_a_solver(name):
     design = DESIGNS[name]
@@ -272,6 +273,7 @@ def test_outside_the_maximum_is_on_the_boundary(counts):
     assert 0 <= found.lower <= found.share + 1e-6 <= found.upper + 2e-6 <= 1 + 2e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", [INSIDE, *OUTSIDE])
 def test_the_limits_are_those_of_the_profile_by_brute_force(counts):
     found = unrelated_question(counts, UNRELATED, level=0.9)
@@ -418,6 +420,7 @@ def test_the_share_of_nobody_is_nan(counts):
     assert np.isnan(found.share)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [10**6, 10**8])
 @pytest.mark.parametrize(
     ("estimator", "design", "kinds"),
@@ -515,6 +518,7 @@ def test_yes_and_no_exchanged_are_the_other_shares():
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_shares_are_within_their_limits_in_float32():
     """Rounding of a point of the square made shares of -1e-7, and of 1 + 1e-7."""
     design = UnrelatedQuestionTwoSamples([0.8, 0.2])

@@ -83,6 +83,7 @@ def tallies(tmp_path, monkeypatch):
     return {"counts": "support", "column": "label", "domain": ["a", "b", "c"]}
 
 
+@pytest.mark.long
 def test_a_stored_tally_is_read_as_what_it_is(tallies):
     """The support of unary encoding was read as counts of randomized response."""
     unary = {"mechanism": "oue", "num_users": 2000}

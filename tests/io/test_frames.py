@@ -103,6 +103,7 @@ def test_labels_and_numbers(name, engine, request):
     check(tally_frame(on(engine, pa.table({"report": reports}), request), mechanism), mechanism, reports)
 
 
+@pytest.mark.long
 @engines
 @pytest.mark.parametrize("name", ["optimized-unary-encoding", long("symmetric-unary-encoding"), "subset-selection"])
 def test_lists_of_categories(name, engine, request):

@@ -70,6 +70,7 @@ def test_no_rows(tmp_path):
     refused(lambda: read_values(source, Domain.range(0, 1)), path, column="a")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("column", "token", "domain"),
     [("a", "x", Domain.of(["x", "y"])), ("b", "1", Domain.range(1, 2)), ("c", "1.0", Domain.range(1, 2))],
@@ -172,6 +173,7 @@ def test_bad_counts(tmp_path, bad):
     refused(lambda: read_counts(Source(path), "n"), path, column="n", row=2, value=bad or None)
 
 
+@pytest.mark.long
 def test_counts_with_a_point_between_thousands_are_refused(tmp_path):
     """Where other counts show that the point is a decimal one, it is."""
     path = written(tmp_path / "a.csv", "label;n\nx;12.000\ny;7\nz;4.000\n")

@@ -37,6 +37,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("order", [1, -1])
 def test_numbers_of_other_types_are_not_rounded(tmp_path, pair, order):
@@ -167,6 +168,7 @@ TWO_WAYS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "second"), TWO_WAYS)
 def test_types_in_which_one_value_has_two_texts_are_refused(tmp_path, first, second):
     """Each of these joined as texts made two categories, clusters, strata or users of one, or lost digits."""
@@ -194,6 +196,7 @@ def test_numbers_of_a_data_frame_with_and_without_a_missing_one_are_numbers(tmp_
         assert (counted.counts.tolist(), counted.num_missing) == ([2, 1], 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("empty", ["NULL::DOUBLE", "NULL::VARCHAR", "'nan'::FLOAT", "''", "NULL::DATE", "[NULL][2]"])
 @pytest.mark.parametrize(
     ("value", "order"), [("'1.10'", 1), ("0.10::DECIMAL(18,2)", -1), ("DATE '2026-01-01'", 1), ("3::BIGINT", -1)]
@@ -209,6 +212,7 @@ def test_a_file_without_values_says_nothing_of_the_type(tmp_path, empty, value, 
     assert (counted.counts.tolist(), counted.num_missing) == ([1, 0], 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("other", ["1::INTEGER", "1::FLOAT", "1.0::DECIMAL(4,1)", "1::DECIMAL(38,0)"])
 @pytest.mark.parametrize("writer", ["duckdb", "arrow"])
 @pytest.mark.parametrize("sign", [1, -1])

@@ -205,6 +205,7 @@ def all_different():
     return lambda values: np.arange(values.size) + values.size * next(turns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("call", "argument"),
     [

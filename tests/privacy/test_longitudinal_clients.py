@@ -31,6 +31,7 @@ def matrix(size, p, q):
     return np.where(np.eye(size, dtype=bool), p, q)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("urandom")
 def test_reports_have_the_law_of_two_randomized_responses(tmp_path):
     users = [Memo(tmp_path / str(user), f"user {user}", 3, 2.0, 1.0) for user in range(200)]
@@ -98,6 +99,7 @@ def test_impossible_protocols_are_refused():
 # --- ε ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_one_report_never_delivers_more_than_the_first_epsilon():
     """From the integers of both clients, exactly; and no more than 2⁻²⁸ of it less."""
     draw = random.Random(0)

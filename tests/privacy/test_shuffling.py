@@ -257,6 +257,7 @@ def test_each_inverts_the_other(name):
     assert central_delta(num_users, local, central, **options) <= delta
 
 
+@pytest.mark.long
 def test_how_tight_the_bounds_are():
     for epsilon, num_categories in ((0.5, 10), (4.0, 1000)):
         options = {"num_categories": num_categories, "mechanism": rrjax.RandomizedResponse}
@@ -265,6 +266,7 @@ def test_how_tight_the_bounds_are():
         assert above < 0.7 * central_epsilon(10**6, epsilon, 1e-8)
 
 
+@pytest.mark.long
 def test_a_mechanism_that_is_not_known_is_any_randomizer():
     class Unnamed(rrjax.mechanisms.OptimizedUnaryEncoding):
         name = "of somebody else"

@@ -53,6 +53,7 @@ def test_the_files_of_the_reports(files, name):
     rrjax.plan(num_categories=4, num_users=100, epsilon=1.0).write(files[0].with_name("out.csv"))
 
 
+@pytest.mark.long
 def test_the_file_as_it_was_named_from_another_folder(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shares = rrjax.read("in.csv", **READ).shares()

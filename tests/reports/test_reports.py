@@ -91,6 +91,7 @@ def test_rows_are_those_that_were_counted(tmp_path, question, design, change):
         QUESTIONS[question](reports)
 
 
+@pytest.mark.long
 def test_answers_by_respondent_are_those_that_were_counted(tmp_path):
     columns = {"answer": ["no", "yes"] * 60, "truth": ["0.2"] * 60 + ["0.8"] * 60, "age": [*range(60)] * 2}
     frame, path = polars.DataFrame(columns), tmp_path / "r.csv"
@@ -135,6 +136,7 @@ def test_counts_have_no_rows_to_regress_on(table):
         reports.regress(covariates=["n"])
 
 
+@pytest.mark.long
 def test_values_that_are_no_labels_are_named():
     pandas = pytest.importorskip("pandas")
     times = pandas.date_range("2020-01-01", periods=100, tz="Europe/Paris")
@@ -338,6 +340,7 @@ def test_a_table_for_latex_is_that_of_the_terminal(tmp_path, invoke):
     ]
 
 
+@pytest.mark.long
 def test_reports_that_contradict_their_mechanism_say_so_and_advise_nothing():
     shares = rrjax.Reports.of_counts([1000, 1000, 1000, 0], 0.5).shares()
     assert shares.reports.contradicted

@@ -140,6 +140,7 @@ KINDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_are_told_apart_by_what_they_compute(kind):
     one, other, again = (identity_of(KINDS[kind](value)) for value in (1.0, 2.0, 1.0))
@@ -155,6 +156,7 @@ def test_a_difference_for_one_number_of_categories_counts():
     assert identity_of(own(1.0), num_categories=(3, 4)) != identity_of(own(2.0), num_categories=(3, 4))
 
 
+@pytest.mark.long
 def test_metrics_mechanisms_and_rows_are_told_apart_alike():
     def described(weight):
         def metric(estimate, truth):
@@ -243,6 +245,7 @@ def test_functions_that_call_python_for_a_value_go_on_in_no_folder(tmp_path):
             assert study_of(function).run(folder=folder).mse.equals(first.mse)
 
 
+@pytest.mark.long
 def test_rates_that_are_not_those_of_the_tallies_count():
     def mechanism(scale):
         class Own(rrjax.RandomizedResponse):

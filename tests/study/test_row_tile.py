@@ -116,6 +116,7 @@ def test_what_it_is_in_rows_is_checked(in_rows):
     assert (caught.value.argument, caught.value.value) == ("estimators", "mixed.in_rows")
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_what_it_is_in_rows_is_part_of_what_it_is():
     others = [

@@ -173,6 +173,7 @@ def test_what_makes_no_sense_is_refused_at_once(mechanism, changes, argument, va
         study(mechanism, **changes)
 
 
+@pytest.mark.long
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("mechanism", "changes", "argument", "value"),
@@ -281,6 +282,7 @@ class Half(rrjax.mechanisms.RandomizedResponse):
         return Tally(counts, jnp.sum(counts), rates=self.rates)
 
 
+@pytest.mark.long
 def test_own_mechanisms_are_told_apart_by_what_they_compute(monkeypatch):
     before = study({"half": Half}).describe()["mechanism"]["half"]
     assert study({"half": Half}).describe()["mechanism"]["half"] == before

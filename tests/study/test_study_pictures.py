@@ -124,6 +124,7 @@ def test_without_processes_all_is_drawn_here(trouble, monkeypatch, started):
     assert [picture.words for picture in pictures(given, processes=2)] == [[f"Panels: F{n}"] for n in range(4)]
 
 
+@pytest.mark.long
 def test_few_figures_need_no_other_process(started):
     assert len(list(pictures(drawings(plain, number=3)))) == 3
     assert started == []
@@ -136,6 +137,7 @@ def test_what_cannot_be_drawn_is_told_here(started):
     assert started == [1]
 
 
+@pytest.mark.long
 def test_a_report_holds_the_bytes_of_the_files(tmp_path):
     import xarray as xr
 

@@ -159,6 +159,7 @@ def imports(monkeypatch):
             del sys.modules[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("files", HELPERS.values(), ids=HELPERS)
 @pytest.mark.usefixtures("imports")
 def test_helpers_of_one_name_are_not_confused(tmp_path, files):
