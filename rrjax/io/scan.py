@@ -521,7 +521,7 @@ def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
         sql = f"SELECT row, trim(split_part(line, {delimiter}, 1), {_BLANKS}) AS item FROM ({lines})"
     else:
         sql = (
-            "SELECT row, trim(item) AS item FROM (SELECT row, unnest(string_split(line, "
-            f"{delimiter})) AS item FROM ({lines})) WHERE trim(item) <> ''"
+            f"SELECT row, item FROM (SELECT row, trim(unnest(string_split(line, {delimiter})), {_BLANKS}) AS item "
+            f"FROM ({lines})) WHERE item <> ''"
         )
     return _Relation(files, sql, [("item", "item", "text", "VARCHAR")])

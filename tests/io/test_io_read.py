@@ -475,6 +475,9 @@ def test_transactions(write):
         count_reports(everything, Domain.range(1, 4))
     quoted = write("b.dat", "\"a b\n'c,d e\n")
     assert count_reports(Source(quoted)).domain.listed == ('"a', "'c,d")
+    blanks = write("c.dat", "\xa0a;\tb\nc\n")  # as everywhere, a blank of another kind is part of a label
+    for items, labels in (("first", {"\xa0a", "c"}), ("all", {"\xa0a", "b", "c"})):
+        assert {*count_reports(Source(blanks, items=items, delimiter=";")).domain.listed} == labels
 
 
 def test_read_counts(write):
