@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from os import PathLike
@@ -450,8 +450,10 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
     return StoredTally(tally, mechanism, domain)
 
 
-def check_stored(source: Source, counts: str | None, **given: Any) -> None:
+def check_stored(source: Source, counts: str | None, design: SupportMechanism | None = None, **given: Any) -> None:
     """Refuses files of `save_tally` whose mechanism, ε or number of users, of all files, are others than those `given`.
+
+    The rates must be those of a `design`, in its order or another one.
 
     Raises:
         ArgumentError: About one of these, or `counts` if no column of counts is given.
@@ -477,6 +479,19 @@ def check_stored(source: Source, counts: str | None, **given: Any) -> None:
             whose = f"{some(files)}: the tally" if name == "num_users" else f"{file}: the tally"
             other = "; give it" if value is None else f", not {value}"
             raise refusal(name, f"{whose} has {name} = {shown}{other} ({option(name)})", value=value)
+        weights = [np.asarray(weight, float) for weight, _ in record["rates"].values()]
+        if design is not None and not _are_of(design, weights):
+            said = ", ".join(f"{name} = {value}" for name, value in described["parameters"].items())
+            problem = f"{file} is a tally with other rates, those of {said or 'other parameters'}"
+            raise refusal("mechanism", problem, value=design)
+
+
+def _are_of(design: SupportMechanism, weights: Sequence[np.ndarray]) -> bool:
+    """Whether rates of these weights are those of a design, in any order of the categories."""
+    own = [np.asarray(weight, float) for weight in design.rates]
+    pairs = (np.stack(np.broadcast_arrays(*each)).reshape(len(each), -1) for each in (own, weights))
+    ours, theirs = (np.sort(pair / (pair[0] + pair[1] + pair[2]), axis=1) for pair in pairs)
+    return ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
 def _written(rate) -> str:

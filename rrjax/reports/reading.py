@@ -351,7 +351,7 @@ def read_source(
         check_design(source, name, epsilon, domain, named)
         assert domain is not None
         made = design(domain)
-        check_stored(source, counts, mechanism=made.name)
+        check_stored(source, counts, made, mechanism=made.name)
         return checked(of_design(count_source(source, domain, counts), made, source, counts is not None))
     if of_numbers(metadata):
         raise refusal(

@@ -123,6 +123,23 @@ def test_a_stored_tally_of_another_design_is_refused(tmp_path, monkeypatch):
         rrjax.read("two.parquet", counts="support", column="label", **warner)
 
 
+@pytest.mark.parametrize("labels", [["no", "yes"], ["yes", "no"]])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_stored_tally_of_a_design_has_its_rates(tmp_path, monkeypatch, labels, kept):
+    """With other parameters of the same design its counts were read, as another share."""
+    monkeypatch.chdir(tmp_path)
+    made = rrjax.mechanisms.ForcedResponse(0.7, [0.4, 0.6])
+    tally = rrjax.Tally([700, 1300], num_users=2000, rates=made.rates, domain=["no", "yes"])
+    save_tally("one.parquet", tally, made if kept else None)
+    own = {"counts": "support", "column": "label", "domain": labels}
+    forced = [0.4, 0.6] if labels == ["no", "yes"] else [0.6, 0.4]
+    same = rrjax.read("one.parquet", mechanism=rrjax.mechanisms.ForcedResponse(0.7, forced), **own)
+    assert sorted(same.counts.tolist()) == [700, 1300]
+    for other in (rrjax.mechanisms.ForcedResponse(0.7, [0.5, 0.5]), rrjax.mechanisms.ForcedResponse(0.8, forced)):
+        with refused("mechanism"):
+            rrjax.read("one.parquet", mechanism=other, **own)
+
+
 @pytest.mark.parametrize("label", ["a ", " a", "a\t"])
 def test_a_tally_that_no_file_keeps_is_refused_before_it_is_written(tallies, label):
     """It was written over a whole one, and could not be read."""
