@@ -70,7 +70,8 @@ class Machine:
             raise UsageError(
                 f"--memory must be a positive number of GiB, got {self.memory:g}", flag="--memory", value=self.memory
             )
-        if self.coordinator not in (None, "auto") and not re.fullmatch(r".+:[0-9]{1,5}", self.coordinator):
+        port = re.fullmatch(r".+:([0-9]{1,5})", self.coordinator or "")
+        if self.coordinator not in (None, "auto") and not (port and 0 < int(port[1]) < 1 << 16):
             raise UsageError(
                 f"--coordinator must be HOST:PORT, the address of process 0, or auto, got {self.coordinator!r}",
                 flag="--coordinator",

@@ -174,6 +174,7 @@ def test_a_flag_comes_before_what_a_file_says(own, tmp_path, cache):
         (["quick", "--num-seeds", 1], "--num-seeds", 1),
         (["quick", "--devices", 0], "--devices", 0),
         (["quick", "--processes", 2], "--processes", None),
+        *((["quick", "--coordinator", at], "--coordinator", at) for at in ("localhost", "localhost:0", "a:65536")),
         (["quick", "--timeout", 60], "--timeout", None),
         (["paper", "--figure", 1, "--kosarak", "k.dat"], "--kosarak", None),
         (["quick", "--domain", "1:3"], "--domain", None),
