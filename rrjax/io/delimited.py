@@ -1,123 +1,197 @@
-"""Text with delimiters as DuckDB reads it: how, so that no row and no character is lost."""
+"""Text with delimiters: by whom it is read, and how, so that no row and no character is lost."""
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
-from collections.abc import Sequence
-from functools import lru_cache
-from itertools import zip_longest
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import IO, Literal
+
+import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import connect, file_list, literal, opened
-from rrjax.io.source import is_large_and_quoted, stamp_of
+from rrjax.io.database import Connection, connect, file_list, identifier, literal, opened
+from rrjax.io.lines import num_lines
+from rrjax.io.source import is_large, stamp_of
 
-_ROWS_AT_A_TIME = 10_000
-
-
-class Reading(NamedTuple):
-    """How DuckDB reads a file: parts of it at the same time, and strictly."""
-
-    in_parts: bool = True
-    strict: bool = True
+Reading = Literal["in parts", "whole", "by Python"]
+"""How files are read: by DuckDB, parts of them at the same time or not, or by Python."""
+_NOT_CLOSED = "a double quote is opened and never closed, or not doubled, or a cell has over 131,072 characters."
 
 
-def delimited(files: Sequence[str], width: int, delimiter: str, header: bool, reading: Reading) -> str:
-    """The SQL of the cells of files with so many columns, as texts."""
+def delimited(
+    connection: Connection, files: Sequence[str], width: int, delimiter: str, header: bool, reading: Reading
+) -> str:
+    """The SQL of the cells of files with so many columns, as texts.
+
+    Raises:
+        DataError: Files that Python reads, and cannot.
+    """
+    if reading == "by Python":
+        return " UNION ALL ".join(_by_python(connection, file, width, delimiter, header) for file in files)
     # Every column is text and every property is given: the sniffer of DuckDB would drop odd first lines.
     types = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(width))
     return (
-        f"read_csv({file_list(files)}, columns={{{types}}}, auto_detect=false, header={str(header).lower()}, "
-        f"delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode={str(reading.strict).lower()}, "
-        f"hive_partitioning=false, parallel={str(reading.in_parts).lower()})"
+        f"SELECT * FROM read_csv({file_list(files)}, columns={{{types}}}, auto_detect=false, "
+        f"header={str(header).lower()}, delim={literal(delimiter)}, quote='\"', escape='\"', hive_partitioning=false, "
+        f"parallel={str(reading == 'in parts').lower()})"
     )
 
 
 def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
-    """The cells of the first line, and whether it is broken.
+    """The cells of the first line, and whether it is odd: a cell has a line break, or characters after its quotes.
 
-    It is if there is a line break in one of them other than the one at its end, or any after a byte order mark, with
-    which DuckDB takes a quoted first cell for two lines.
+    Raises:
+        DataError: A file that cannot be read, is blank there, or never closes a quote there.
     """
-    ends: list[str] = []
     try:
         with opened(file) as stream:
-            lines = (ends.append(line[len(line.rstrip("\r\n")) :]) or line for line in stream)
-            record = next(csv.reader(lines, delimiter=delimiter), [])
+            record, lines = _read_first(stream, delimiter)
     except csv.Error as error:
         raise DataError(f"{file}, line 1: {error}.", file=file, row=1) from error
     if not record:
         raise DataError.at(file, "the first line is blank; it must be a header or data.", row=1)
-    return record, len(ends) > 1 and (len({*ends}) > 1 or _is_marked(file))
+    try:
+        next(csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        if len(lines) > 1:
+            raise DataError.at(file, _NOT_CLOSED, row=1) from error
+        return record, True
+    return record, len(lines) > 1
 
 
-def _is_marked(file: str) -> bool:
-    """Whether a file that can be read begins with a byte order mark."""
-    with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as raw:
-        return raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+def reading_of(file: str, width: int, delimiter: str, header: bool, *, is_odd: bool) -> Reading:
+    """How to read a file; `is_odd` is of its first line, as of `first_record`.
 
-
-def reading_of(file: str, width: int, delimiter: str, header: bool, *, is_broken: bool) -> Reading:
-    """How to read a file; `is_broken` is of its first line, as of `first_record`.
-
-    All files are read in parts but some with line breaks in cells: a part may begin within a cell, whose lines it then
-    takes for rows, and refuses the file. If a strict DuckDB sees another line break in the first line than its end it
-    finds no rows at all, in silence.
+    After an odd first line DuckDB may find no rows at all, or other ones, in silence: where it ends with another break,
+    after a byte order mark, with a tab after quotes. In parts it refuses files with line breaks in cells where a part
+    begins within one, and loses rows where a part begins at a line break of another kind than the first.
 
     Raises:
-        DataError: The first line is broken, and DuckDB reads other cells than Python.
+        DataError: DuckDB finds another number of rows than others do.
     """
-    form = file, width, delimiter, header, stamp_of(file)
-    if is_broken:
-        if not _is_read_alike(*form):
-            problem = "a cell of the first line has a line break, so the rows cannot be told apart. Remove the break."
-            raise DataError.at(file, problem, row=1)
-        return Reading(in_parts=False, strict=False)
-    return Reading(in_parts=not is_large_and_quoted(file) or not _only_whole(*form))
+    if is_odd:
+        return "by Python"
+    return _found_alike(file, width, delimiter, header, stamp_of(file)) if is_large(file) else "in parts"
 
 
 @lru_cache(maxsize=1 << 14)
-def _only_whole(file: str, width: int, delimiter: str, header: bool, _: object) -> bool:
-    """Whether DuckDB reads a file with this stamp, but not in parts.
+def _found_alike(file: str, width: int, delimiter: str, header: bool, _: object) -> Reading:
+    """The reading of a large file with this stamp in which DuckDB finds as many rows as are counted without it."""
 
-    In one part it is silent where the last quote is not closed, so another reader must find as many rows.
-    """
-    import duckdb
+    def read(connection: Connection, reading: Reading) -> str:
+        return delimited(connection, [file], width, delimiter, header, reading)
 
-    def count(reading):
-        return f"SELECT count(*) FROM {delimited([file], width, delimiter, header, reading)}"
-
-    with connect() as connection:
+    @cache
+    def by_python() -> int | None:
         try:
-            connection.execute(count(Reading()))
-        except duckdb.Error:
-            try:
-                num_rows = connection.execute(count(Reading(in_parts=False))).fetchall()[0][0]
-                with opened(file) as stream:
-                    rows = csv.reader(stream, delimiter=delimiter, strict=True)
-                    return num_rows == sum(bool(row) or width == 1 for row in rows) - header
-            except (duckdb.Error, csv.Error, DataError):
-                return False
-    return False
+            return sum(1 for _ in _rows(file, width, delimiter, header))
+        except DataError:
+            return None
+
+    lines = num_lines(file, blank=width == 1, quoted=True)
+    return _found(file, read, lambda: lines and lines - header, by_python)
+
+
+def lines_of(files: Sequence[str]) -> str:
+    """The SQL of the lines of files, as texts.
+
+    Raises:
+        DataError: DuckDB finds another number of lines than others do.
+    """
+    readings = {_lines_found_alike(file, stamp_of(file)) if is_large(file) else "in parts" for file in files}
+    return _lines(files, "whole" if "whole" in readings else "in parts")
 
 
 @lru_cache(maxsize=1 << 14)
-def _is_read_alike(file: str, width: int, delimiter: str, header: bool, _: object) -> bool:
-    """Whether DuckDB, if it is not strict, finds the cells of a file with this stamp that Python finds."""
+def _lines_found_alike(file: str, _: object) -> Reading:
+    """`_found_alike`, of lines."""
+    lines = num_lines(file, blank=True, quoted=False)
+    return _found(file, lambda _, reading: _lines([file], reading), lambda: lines, lambda: lines)
+
+
+def _lines(files: Sequence[str], reading: Reading) -> str:
+    # A line is one value: a delimiter that no text has, and no quotes.
+    return (
+        f"SELECT * FROM read_csv({file_list(files)}, columns={{'line': 'VARCHAR'}}, auto_detect=false, header=false, "
+        r"delim=E'\x1f\x1e\x1d', quote='', escape='', hive_partitioning=false, "
+        f"parallel={str(reading == 'in parts').lower()})"
+    )
+
+
+def _found(
+    file: str,
+    read: Callable[[Connection, Reading], str],
+    by_quotes: Callable[[], int | None],
+    by_python: Callable[[], int | None],
+) -> Reading:
+    """The first reading in which DuckDB finds as many rows as are counted otherwise.
+
+    Counting quotes, which is fast, is no witness of a file in one part: as DuckDB does there, it takes all that follows
+    a quote that is not closed for a cell. If DuckDB cannot read the file at all it is that reading, whose message names
+    the row.
+
+    Raises:
+        DataError: It finds other numbers.
+    """
     import duckdb
 
-    read = delimited([file], width, delimiter, header, Reading(in_parts=False, strict=False))
-    try:
-        with connect() as connection, opened(file) as stream:
-            found = connection.execute(f"SELECT * FROM {read}")
-            batches = iter(lambda: found.fetchmany(_ROWS_AT_A_TIME), [])
-            rows = csv.reader(stream, delimiter=delimiter, strict=True)
-            expected = ([cell or None for cell in row or [""]] for row in rows if row or width == 1)
-            if header:
-                next(expected)
-            every = zip_longest((row for batch in batches for row in batch), expected)
-            return all(row and other and [cell or None for cell in row] == other for row, other in every)
-    except (duckdb.Error, csv.Error, DataError):
-        return False
+    differ = False
+    with connect() as connection:
+        ways: list[tuple[Reading, tuple[Callable[[], int | None], ...]]]
+        ways = [("in parts", (by_quotes, by_python)), ("whole", (by_python,))]
+        for reading, counts in ways:
+            try:
+                query = f"SELECT count(*) FROM ({read(connection, reading)})"
+                found = connection.execute(query).fetchall()[0][0]
+            except duckdb.Error:
+                continue
+            if any(found == count() for count in counts):
+                return reading
+            differ = True
+    if differ:
+        problem = (
+            "its rows cannot be told apart, because a double quote is never closed, or lines end in several ways. "
+            "Save it again with one program."
+        )
+        raise DataError.at(file, problem)
+    return "whole"
+
+
+def _by_python(connection: Connection, file: str, width: int, delimiter: str, header: bool) -> str:
+    """The SQL of the cells of a file that Python reads into memory."""
+    cells = np.array([*_rows(file, width, delimiter, header)], object).reshape(-1, width)
+    name = f"{file}, {width} columns by {delimiter!r}, {header}"
+    # Without None: DuckDB takes the type of objects from some of them.
+    connection.register(name, {f"c{index}": cells[:, index] for index in range(width)})
+    columns = ", ".join(f"nullif(CAST(c{index} AS VARCHAR), '') AS c{index}" for index in range(width))
+    return f"SELECT {columns} FROM {identifier(name)}"
+
+
+def _rows(file: str, width: int, delimiter: str, header: bool) -> Iterator[list[str]]:
+    """The rows of a file as Python's reader finds them; `DataError` where it finds none, or another width."""
+    with opened(file) as stream:
+        first = len(_read_first(stream, delimiter)[1]) if header else 0
+        reader = csv.reader(stream, delimiter=delimiter, strict=True, skipinitialspace=True)
+        try:
+            for row in reader:
+                if not row and width > 1:
+                    continue
+                if len(row) == width + 1 and not row[-1]:  # as DuckDB does
+                    row.pop()
+                if len(row or [""]) != width:
+                    problem = f"{len(row)} columns where the first line has {width}. Correct the row."
+                    raise DataError.at(file, problem, row=first + reader.line_num)
+                yield row or [""]
+        except csv.Error as error:
+            problem = (
+                "a double quote is opened and never closed, or not doubled, or a cell has over 131,072 characters."
+            )
+            raise DataError.at(file, problem, row=first + reader.line_num) from error
+
+
+def _read_first(stream: IO[str], delimiter: str) -> tuple[list[str], list[str]]:
+    """The cells of the first line of a text, and its lines, as far as line breaks in cells make it several."""
+    lines: list[str] = []
+    read = (lines.append(line) or line for line in stream)
+    return next(csv.reader(read, delimiter=delimiter, skipinitialspace=True), []), lines

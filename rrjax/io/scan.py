@@ -24,7 +24,7 @@ from rrjax.io.database import (
     some,
     text,
 )
-from rrjax.io.delimited import Reading, delimited, first_record, reading_of
+from rrjax.io.delimited import Reading, delimited, first_record, lines_of, reading_of
 from rrjax.io.source import Format, FrameSource, Source
 from rrjax.io.types_of_columns import (
     INTEGERS,
@@ -361,16 +361,16 @@ def _relations(connection: Connection, source: Source, others: Sequence[str] = (
         form_of = delimiter, source.header is not False
 
         def kind_of(file: str) -> tuple[tuple[str, ...], Reading]:
-            record, is_broken = first_record(file, delimiter)
+            record, is_odd = first_record(file, delimiter)
             names = _column_names(file, record, delimiter, source)
-            return names, reading_of(file, len(names), *form_of, is_broken=is_broken)
+            return names, reading_of(file, len(names), *form_of, is_odd=is_odd)
 
         groups = [(tuple(group), *kind) for kind, group in groupby(files, kind_of)]
         # Of lines that are all said to be headers, one that differs from the others may be data all the same.
         differ = source.header is True and len({names for _, names, *_ in groups}) > 1
         unsure = source.show_values is False and (source.header is None or differ)
         for group, names, reading in groups:
-            relation = _delimited(group, names, delimited(group, len(names), *form_of, reading))
+            relation = _delimited(group, names, delimited(connection, group, len(names), *form_of, reading))
             yield replace(relation, unsure=unsure, differs=unsure and differ)
     elif form == "parquet":
         for schema, same in groupby(files, lambda file: _schema(connection, file)):
@@ -393,7 +393,7 @@ def _relations(connection: Connection, source: Source, others: Sequence[str] = (
 
 
 def _delimited(files: tuple[str, ...], names: tuple[str, ...], read: str) -> _Relation:
-    sql = f"SELECT row_number() OVER () AS row, * FROM {read}"
+    sql = f"SELECT row_number() OVER () AS row, * FROM ({read})"
     return _Relation(files, sql, [(name, _trimmed(f"c{index}"), "text", "VARCHAR") for index, name in enumerate(names)])
 
 
@@ -511,12 +511,7 @@ def _transactions(files: tuple[str, ...], source: Source) -> _Relation:
     delimiter = literal(source.delimiter or " ")
     # If spaces separate items, tabs do as well.
     line = "line" if source.delimiter else r"translate(line, E'\t', ' ')"
-    # A line is one value: a delimiter that no text has, and no quotes.
-    lines = (
-        f"SELECT row_number() OVER () AS row, trim({line}, {_BLANKS}) AS line "
-        f"FROM read_csv({file_list(files)}, columns={{'line': 'VARCHAR'}}, "
-        "auto_detect=false, header=false, delim=E'\\x1f', quote='', escape='', hive_partitioning=false)"
-    )
+    lines = f"SELECT row_number() OVER () AS row, trim({line}, {_BLANKS}) AS line FROM ({lines_of(files)})"
     if source.items == "first":
         sql = f"SELECT row, trim(split_part(line, {delimiter}, 1), {_BLANKS}) AS item FROM ({lines})"
     else:

@@ -510,35 +510,28 @@ def _check_file(file: str) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def _unpacked(file: str, _: object) -> tuple[bytes, bool] | None:
-    """The first bytes of a gzip file with this stamp, and whether `is_large_and_quoted`; None if damaged.
+    """The first bytes of a gzip file with this stamp, and whether it `is_large`; None if damaged.
 
     DuckDB does not compare the checksum, so that a changed bit would change values in silence.
     """
     try:
         with gzip.open(file) as stream:
             part = start = stream.read(_START_BYTES)
-            size, quoted = 0, False
+            size = 0
             while part:
-                size, quoted = size + len(part), quoted or b'"' in part
+                size += len(part)
                 part = stream.read(1 << 20)
     except (OSError, EOFError, zlib.error):
         return None
-    return start, quoted and size > _SMALL_BYTES
+    return start, size > _SMALL_BYTES
 
 
-def is_large_and_quoted(file: str) -> bool:
-    """Whether a text has more than `_SMALL_BYTES`, unpacked, and a double quote among them."""
+def is_large(file: str) -> bool:
+    """Whether a text has more than `_SMALL_BYTES`, unpacked."""
     if file.lower().endswith(".gz"):
         unpacked = _unpacked(file, stamp_of(file))
         return unpacked is not None and unpacked[1]
-    return os.path.getsize(file) > _SMALL_BYTES and _has_quotes(file, stamp_of(file))
-
-
-@lru_cache(maxsize=1 << 14)
-def _has_quotes(file: str, _: object) -> bool:
-    """Whether there is a double quote in a file with this stamp: a pass at the speed of memory."""
-    with open(file, "rb") as stream:
-        return any(b'"' in part for part in iter(partial(stream.read, 1 << 20), b""))
+    return os.path.getsize(file) > _SMALL_BYTES
 
 
 def _check_format(file: str, start: bytes) -> None:

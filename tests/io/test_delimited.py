@@ -1,6 +1,7 @@
 """Text with delimiters: no row is lost, whatever line breaks are in its first line."""
 
 import csv
+import gzip
 import io
 import itertools
 
@@ -9,7 +10,7 @@ import pytest
 from refusals import refused
 
 import rrjax
-from rrjax.io import DataError, Source, count_reports, load_tally, save_tally
+from rrjax.io import DataError, Source, count_reports, delimited, load_tally, save_tally
 from rrjax.io.labels import read_domain
 
 pytestmark = pytest.mark.once
@@ -34,10 +35,6 @@ def test_a_line_break_in_the_first_line_loses_no_row(tmp_path, monkeypatch, with
     written_file(tmp_path, "other.csv", first.replace(within, "\n"), "\n", ["no,"] * 3)
     source = Source(["other.csv", "one.csv"], column="answer" if header is None else "1", header=header)
     rows = [row[0] for row in csv.reader(io.StringIO(text, newline=""))][header is None :]
-    if (within, end) == ("\r\n", "\r"):  # not of any program; DuckDB would lose the first character of each row
-        with refused(error=DataError, file="one.csv", row=1):
-            count_reports(source, ANSWERS)
-        return
     counted = count_reports(source, ANSWERS)
     more = 3 if header is None else 4
     np.testing.assert_array_equal(counted.counts, [2 + 3, len(rows) - 2 + more - 3])
@@ -45,11 +42,65 @@ def test_a_line_break_in_the_first_line_loses_no_row(tmp_path, monkeypatch, with
 
 @pytest.mark.parametrize("rows", [["yes,", "no,x,y"], ["yes,", 'no,"x'], ["yes,", "no"]])
 def test_odd_rows_after_such_a_line_are_refused(tmp_path, monkeypatch, rows):
-    """DuckDB is not strict there, and Python has to find the same cells."""
     monkeypatch.chdir(tmp_path)
     written_file(tmp_path, "odd.csv", 'answer,"Re\nmarks"', "\r\n", rows)
-    with refused(error=DataError, file="odd.csv", row=1):
+    with refused(error=DataError, file="odd.csv", row=4):
         count_reports(Source("odd.csv", column="answer"), ANSWERS)
+
+
+@pytest.mark.parametrize("end", BREAKS)
+@pytest.mark.parametrize("cell", ['"Re"\t', '"Re"x', '"Re\nmarks"\t', ' "Re\nmarks"', '"Re" ', '5" disk'])
+def test_characters_beside_quotes_in_the_first_line_lose_no_row(tmp_path, monkeypatch, end, cell):
+    """Blanks before quotes and anything after them made DuckDB find no row, in silence beside another file."""
+    monkeypatch.chdir(tmp_path)
+    written_file(tmp_path, "other.csv", "answer,b", "\n", ["no,"] * 3)
+    written_file(tmp_path, "one.csv", f"answer,{cell}", end, ["yes,x"] * 5)
+    source = Source(["other.csv", "one.csv"], column="answer")
+    if cell == '"Re\nmarks"\t':  # not of any program
+        with refused(error=DataError, file="one.csv", row=1):
+            count_reports(source, ANSWERS)
+    else:
+        np.testing.assert_array_equal(count_reports(source, ANSWERS).counts, [3, 5])
+
+
+def test_a_quote_in_the_first_line_that_is_never_closed_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written_file(tmp_path, "open.csv", 'answer,"Re', "\n", ["yes,", "no,"])
+    with refused(error=DataError, file="open.csv", row=1):
+        count_reports(Source("open.csv", column="answer"), ANSWERS)
+
+
+@pytest.mark.full
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.dat"])
+@pytest.mark.parametrize("place", [-2, -1, 0, 1])
+def test_a_line_break_of_another_kind_where_a_part_begins_loses_no_row(tmp_path, monkeypatch, name, place):
+    """DuckDB reads parts of 8,000,000 bytes, and left out all of a part that began there, in silence."""
+    monkeypatch.chdir(tmp_path)
+    before = (8_000_000 + place) // 4
+    rest = b"y" * ((8_000_000 + place) % 4)
+    text = b"no\r\n" * before + rest + b"\r" + b"no\r\n" * 100_000
+    (tmp_path / name).write_bytes(gzip.compress(text, 1) if name.endswith(".gz") else text)
+    with refused(error=DataError, file=name):
+        count_reports(Source(name, header=None if name == "a.dat" else False), read_domain("no,y,yy,yyy"))
+
+
+@pytest.mark.long
+def test_a_large_file_is_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for end in ("\n", "\r\n"):  # more than the 8 MB of a part, which takes its time
+        for name in ("a.csv", "a.dat"):
+            written_file(tmp_path, name, "no", end, ["yes"] * 2_500_000)
+            counted = count_reports(Source(name, header=None if name == "a.dat" else False), ANSWERS)
+            np.testing.assert_array_equal(counted.counts, [1, 2_500_000])
+    assert delimited.reading_of("a.csv", 1, ",", False, is_odd=False) == "in parts"
+
+
+def test_a_control_character_is_part_of_an_item(tmp_path, monkeypatch):
+    """It separated the cells of a transaction, of which the first was left."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.dat").write_bytes(b"yes\nno\nyes\x1f\n\x1f\nyes\x1fno\n")
+    assert {*count_reports(Source("a.dat")).domain.listed} == {"yes", "no", "yes\x1f", "\x1f", "yes\x1fno"}
 
 
 def test_mixed_ends_after_such_a_line_lose_no_row(tmp_path, monkeypatch):
@@ -63,11 +114,9 @@ def test_mixed_ends_after_such_a_line_lose_no_row(tmp_path, monkeypatch):
 def test_a_byte_order_mark_before_such_a_line_makes_no_row(tmp_path, monkeypatch, first, end):
     """DuckDB took the quoted first cell for two lines, and the second one for a row."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "marked.csv").write_bytes(("\ufeff" + first + end + f"x,yes{end}x,no{end}" * 5).encode())
-    with refused(error=DataError, file="marked.csv", row=1):
-        count_reports(Source("marked.csv", column="answer"), ANSWERS)
-    (tmp_path / "marked.csv").write_bytes(("\ufeffx,answer" + end + f"x,yes{end}x,no{end}" * 5).encode())
-    np.testing.assert_array_equal(count_reports(Source("marked.csv", column="answer"), ANSWERS).counts, [5, 5])
+    for line in (first, "x,answer"):
+        (tmp_path / "marked.csv").write_bytes(("\ufeff" + line + end + f"x,yes{end}x,no{end}" * 5).encode())
+        np.testing.assert_array_equal(count_reports(Source("marked.csv", column="answer"), ANSWERS).counts, [5, 5])
 
 
 @pytest.fixture
