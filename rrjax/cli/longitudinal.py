@@ -115,7 +115,7 @@ def make_round(
     domain = values.domain
     head = head_of(MechanismRecord(name, device.parameters), values.column, domain, seed is not None, how.user)
     file = MemoFile(how.memo, head)
-    with file.opened() as memos, ExitStack() as ending:
+    with ExitStack() as ending, file.opened() as memos:
         number = how.round or (memos.rounds[-1] + 1 if memos.rounds else 1)
         if memos.rounds and number <= memos.rounds[-1]:
             raise UsageError.about(

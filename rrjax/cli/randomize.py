@@ -15,6 +15,7 @@ import typer
 from rrjax import io
 from rrjax.cli import randomization, show
 from rrjax.cli.design import Randomizer
+from rrjax.cli.interrupt import finishing
 from rrjax.cli.longitudinal import Rounds, make_round, show_round
 from rrjax.cli.options import Json, flags, split
 from rrjax.cli.paths import READS, Paths
@@ -272,7 +273,8 @@ def randomize(
             randomization.check_values(files)
             read = io.read_values(files.source, files.domain)
             made = make_round(files, read, out, rounds, name, epsilon, seed)
-        show_round(made, rounds, out, randomization.cautions(read, None, seed), json)
+        with finishing():  # an interrupt would say that nothing was done
+            show_round(made, rounds, out, randomization.cautions(read, None, seed), json)
         return
     with show.status("Randomizing …"), written:
         kept = () if keep is None else tuple(split("--keep", keep))

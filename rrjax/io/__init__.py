@@ -12,7 +12,8 @@ from rrjax.io.rappor import read_rappor
 from rrjax.io.read import count_reports, read_counts
 from rrjax.io.rows import read_values
 from rrjax.io.source import Source, read_metadata
-from rrjax.io.tallies import load_tally, read_tally, save_tally
+from rrjax.io.stored_tallies import load_tally, save_tally
+from rrjax.io.tallies import read_tally
 from rrjax.io.write import coded, write_reports, write_table
 
 __all__ = [

@@ -37,6 +37,7 @@ from rrjax.mechanisms.mechanism import (
 from rrjax.numerics.projective_geometry import design_of, dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread, unsharded
+from rrjax.numerics.sums import one_and
 
 USERS_A_STEP = 1 << 12
 """Number of users simulated in one step."""
@@ -118,7 +119,8 @@ class ColumnResponse(PureMechanism):
 
     def mixture_of_counts(self, columns: Int[ArrayLike, " M"]) -> Mixture:
         """The likelihood of reports, given the number of each column: one row a column, products by the transform."""
-        return Mixture(columns if isinstance(columns, Tracer) else np.asarray(columns), 1.0, Columns(self))
+        one, odds = one_and(self.expm1_epsilon)
+        return Mixture(columns if isinstance(columns, Tracer) else np.asarray(columns), one, Columns(self, odds))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         check_key(key)  # support counts depend on each other through the columns, so users are drawn one by one: O(N)
@@ -292,9 +294,10 @@ class ProjectiveGeometry(ColumnResponse):
 
 @pytree()
 class Columns:
-    """The linear map (e^ε − 1)·[column supports category], with products by the mechanism's own transform."""
+    """The linear map `scale`·[column supports category], with products by the mechanism's own transform."""
 
     mechanism: ColumnResponse
+    scale: ArrayLike
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -302,10 +305,10 @@ class Columns:
         return self.mechanism.num_columns, self.mechanism.num_categories
 
     def __call__(self, theta: Float[Array, " K"]) -> Float[Array, " M"]:
-        return self.mechanism.expm1_epsilon.astype(theta.dtype) * self.mechanism.sums_of_categories(theta)
+        return jnp.asarray(self.scale, theta.dtype) * self.mechanism.sums_of_categories(theta)
 
     def transpose(self, weights: Float[Array, " M"]) -> Float[Array, " K"]:
-        return self.mechanism.expm1_epsilon.astype(weights.dtype) * self.mechanism.sums_of_columns(weights)
+        return jnp.asarray(self.scale, weights.dtype) * self.mechanism.sums_of_columns(weights)
 
 
 def even_sums(values: Shaped[Array, " M"]) -> Shaped[Array, " M"]:

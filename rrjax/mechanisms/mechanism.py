@@ -27,7 +27,7 @@ from rrjax.mechanisms.draws import summed_in_parts
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon, log_sum
+from rrjax.numerics.sums import expm1_epsilon, log_sum, one_and
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
@@ -335,15 +335,14 @@ def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Sh
 def mixture_of_supports(
     supported: Bool[ArrayLike, "N K"], expm1_epsilon: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
 ) -> Mixture:
-    """The likelihood of reports by their supports: a = 1, B = e^ε − 1; one row for each different support."""
+    """The likelihood of reports by their supports: B is e^ε − 1 times a; one row for each different support."""
+    one, odds = one_and(expm1_epsilon)
     if isinstance(supported, Tracer):
-        return Mixture(
-            numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), 1.0, Dense(supported, expm1_epsilon)
-        )
+        return Mixture(numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), one, Dense(supported, odds))
     size = np.shape(supported)[1]
     packed, weights = np.unique(np.packbits(np.asarray(supported), axis=1), axis=0, return_counts=True)
     different = np.unpackbits(packed, axis=1, count=size).astype(bool)
-    return Mixture(jnp.asarray(weights, int_dtype()), 1.0, incidence(different, expm1_epsilon))
+    return Mixture(jnp.asarray(weights, int_dtype()), one, incidence(different, odds))
 
 
 def known_epsilon(epsilon: Any) -> float | None:

@@ -28,6 +28,7 @@ from rrjax.mechanisms.draws import below
 from rrjax.mechanisms.mechanism import PureMechanism, log_probability_of_block
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import pytree
+from rrjax.numerics.sums import one_and
 
 EXACT_CATEGORIES = 2**24
 """Largest K at which two billion reports cannot show the difference between ε and the ε of 64 bits."""
@@ -157,7 +158,8 @@ class RandomizedResponse(PureMechanism):
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
         """The likelihood of counted reports, `[K]` integers or floats."""
-        return Mixture(counts, 1.0, Scaling(self.expm1_epsilon, self.num_categories))
+        one, odds = one_and(self.expm1_epsilon)
+        return Mixture(counts, one, Scaling(odds, self.num_categories))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:
         true_counts = as_true_counts(true_counts, self.num_categories)

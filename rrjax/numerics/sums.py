@@ -44,6 +44,16 @@ def _expm1(epsilon):
     return jnp.where(epsilon > 0, (power - 1) + power * series, jnp.nan)
 
 
+def one_and(odds: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """One and e^ε − 1 over a power of two, at most two and no subnormal: of a likelihood only their ratio matters.
+
+    Those of many columns are multiplied, and divide shares, which left the range of the dtype at a sum of ε of 86.
+    """
+    _, exponent = jnp.frexp(lax.stop_gradient(odds))
+    one = jnp.ldexp(jnp.ones_like(odds), -jnp.clip(exponent, 0, -jnp.finfo(odds.dtype).minexp))
+    return one, odds * one
+
+
 @expm1_epsilon.defjvp
 def _expm1_epsilon_jvp(primals, tangents):
     (epsilon,), (tangent,) = primals, tangents

@@ -23,7 +23,8 @@ from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.source import FrameRows, FrameSource, Source, as_texts, copies, identity
-from rrjax.io.tallies import Tallied, as_jax_integers, check_stored, domain_of, mechanism_of, tallied_answers
+from rrjax.io.stored_tallies import check_rates, check_stored
+from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
     MECHANISMS,
@@ -351,15 +352,11 @@ def read_source(
         check_design(source, name, epsilon, domain, named)
         assert domain is not None
         made = design(domain)
-        check_stored(source, counts, made, mechanism=made.name)
+        check_rates(check_stored(source, counts, mechanism=made.name), made)
         return checked(of_design(count_source(source, domain, counts), made, source, counts is not None))
     if of_numbers(metadata):
-        raise refusal(
-            "data",
-            f"{name} holds reports of numbers: `rrjax estimate` and `rrjax compare` take it, other commands do not",
-            flag="REPORTS",
-            value=name,
-        )
+        problem = "holds reports of numbers: `rrjax estimate` and `rrjax compare` take it, other commands do not"
+        raise refusal("data", f"{name} {problem}", flag="REPORTS", value=name)
     if metadata is not None:
         check_counts(source, counts)
         mechanism = mechanism_of(metadata, name)
@@ -378,8 +375,7 @@ def read_source(
             )
         if mechanism.name != rrjax.RandomizedResponse.name:
             return checked(_tallied(source, name, epsilon))
-    else:
-        check_stored(source, counts, mechanism=RandomizedResponse.name, epsilon=epsilon)
+    stored = {} if metadata else check_stored(source, counts, mechanism=RandomizedResponse.name, epsilon=epsilon)
     if epsilon is None:
         raise refusal(
             "epsilon",
@@ -387,7 +383,9 @@ def read_source(
             "collection in nats (files written by `rrjax randomize` carry it)",
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
-    return checked(Reports(count_source(named_column, domain, counts), epsilon, None, source, counts is not None))
+    counted = count_source(named_column, domain, counts)
+    check_rates(stored, RandomizedResponse(counted.domain.num_categories, epsilon))
+    return checked(Reports(counted, epsilon, None, source, counts is not None))
 
 
 @in_float64
@@ -410,9 +408,10 @@ def read_support(
         raise refusal("mechanism", problem, value=mechanism)
     num_users = as_integer(num_users, "num_users", 1, MOST_REPORTS)
     check_counts(source, counts)
-    check_stored(source, counts, mechanism=name, epsilon=epsilon, num_users=num_users)
+    stored = check_stored(source, counts, mechanism=name, epsilon=epsilon, num_users=num_users)
     counted = count_source(source, domain, counts)
     made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
+    check_rates(stored, made)
     most = int(counted.counts.max())
     if num_users < most:
         problem = f"{num_users:,} is below {most:,}, the support of one category: a report supports a category once"

@@ -170,6 +170,32 @@ def test_an_interrupt_leaves_no_unfinished_file(day, place):
     go_on(day, "reports/second.parquet")
 
 
+SHOWN = """
+import signal, sys
+from importlib import import_module
+from rrjax.cli import main
+command = import_module("rrjax.cli.randomize")
+show = command.show_round
+
+def stopping(*given):
+    signal.raise_signal(signal.SIGINT)
+    return show(*given)
+
+command.show_round = stopping
+main()
+"""
+
+
+@pytest.mark.long
+def test_an_interrupt_after_a_round_was_made_does_not_say_that_it_was_not(day):
+    """Whoever believed it gave the command again, and made another round."""
+    line = [sys.executable, "-c", SHOWN, *LINE, "--out", "reports/first.parquet"]
+    done = subprocess.run(line, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (done.returncode, rounds()) == (0, [1]), done.stderr
+    assert "no partial file" not in done.stderr
+    assert "reports/first.parquet" in done.stdout
+
+
 @pytest.mark.long
 def test_an_interrupt_leaves_no_unfinished_reports_of_several_columns(day):
     line = ["randomize", "day.csv", "--apart", "--column", "app", "--column", "id", "--epsilon", "2"]

@@ -12,7 +12,7 @@ from scipy import stats
 import rrjax
 from rrjax.inference import association, cramers_v, mutual_information, odds_ratios
 from rrjax.inference.two_columns import channel_of
-from rrjax.mechanisms import Product
+from rrjax.mechanisms import Direct, Product
 
 
 @pytest.mark.long
@@ -68,6 +68,20 @@ def test_expected_reports_give_the_true_association():
     wide = association(jax.random.key(0), counts, Product(RESPONSES), level=0.999, num_draws=499)
     assert wide.cramers_v.lower < found.cramers_v.lower
     assert wide.cramers_v.upper > found.cramers_v.upper
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("epsilon", [44.0, np.inf])
+def test_hardly_any_noise_is_none(epsilon):
+    """The lower limits were zero where the odds of both columns are beyond the range of the dtype."""
+    counts = np.array([[2000, 1000, 500], [500, 2000, 1000], [1000, 500, 1500]])
+    direct, noisy = (
+        association(jax.random.key(0), counts, Product([column] * 2), num_draws=199)
+        for column in (Direct(3), rrjax.RandomizedResponse(3, epsilon))
+    )
+    for ours, theirs in zip(jax.tree.leaves(noisy), jax.tree.leaves(direct), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-3)
+    assert float(noisy.cramers_v.lower) > 0.3
 
 
 @pytest.mark.full

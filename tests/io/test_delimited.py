@@ -161,6 +161,29 @@ def test_a_stored_tally_is_read_as_what_it_is(tallies):
         rrjax.read("direct.parquet", epsilon=1.0, column="label", domain=["a", "b", "c"])
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_stored_tally_has_its_categories_and_its_rates(tallies, kept):
+    """Those of unary encoding, without the mechanism, were counts of randomized response; those of three, of five."""
+    del tallies["domain"]
+    unary = rrjax.mechanisms.OptimizedUnaryEncoding(3, epsilon=1.0)
+    direct = rrjax.RandomizedResponse(3, epsilon=1.0)
+    for made, name, given in ((unary, "unary", {"mechanism": "oue", "num_users": 2000}), (direct, "direct", {})):
+        users = given.get("num_users", 1700)
+        tally = rrjax.Tally([700, 600, 400], num_users=users, rates=made.rates, domain=["a", "b", "c"])
+        save_tally("kept.parquet", tally, made if kept else None)
+        own = tallies | given | {"epsilon": 1.0}
+        assert int(rrjax.read("kept.parquet", domain=["a", "c", "b"], **own).tally().num_users) == users
+        for labels in (["a", "b", "c", "d"], ["a", "b", "c", "d", "e"]):
+            with refused("domain"):
+                rrjax.read("kept.parquet", domain=labels, **own)
+        if not kept:
+            with refused("mechanism"):
+                rrjax.read("kept.parquet", domain=["a", "b", "c"], **own | {"epsilon": 1.01})
+            if name == "unary":
+                with refused():
+                    rrjax.read("kept.parquet", domain=["a", "b", "c"], epsilon=1.0, **tallies)
+
+
 def test_a_stored_tally_of_another_design_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mechanism = rrjax.mechanisms.OptimizedUnaryEncoding(2, epsilon=1.0)

@@ -10,8 +10,10 @@ from laws import check_frequencies
 from refusals import refused
 
 import rrjax
+from rrjax.data.arguments import float_dtype
 from rrjax.mechanisms import (
     Channel,
+    Direct,
     ForcedResponse,
     Geometric,
     HadamardResponse,
@@ -137,6 +139,37 @@ def test_marginals_of_the_inversion_are_those_of_the_columns():
     table = product.marginal(found, [1, 0])
     np.testing.assert_allclose(table, np.asarray(found).reshape(product.shape).T, atol=1e-7)
     assert product.part([1]).shape == (4,)
+
+
+LARGEST = {jnp.dtype(jnp.float32): 88.0, jnp.dtype(jnp.float64): 709.0}
+"""ε from which e^ε is that of the largest number."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("accelerate", ["none", "newton"])
+@pytest.mark.parametrize("kind", ["columns", "two", "direct", "infinite", "one"])
+def test_a_large_sum_of_epsilons_leaves_no_range(kind, accelerate):
+    """From a sum of 86 on in float32 shares were those of no reports, and said to have converged."""
+    largest = LARGEST[float_dtype()]
+    columns = {
+        "columns": [RandomizedResponse(2, 0.11 * largest)] * 10,
+        "two": [RandomizedResponse(3, largest / 2), RandomizedResponse(3, largest - 1)],
+        "direct": [Direct(3), RandomizedResponse(3, largest)],
+        "infinite": [RandomizedResponse(3, jnp.inf), DICE],
+        "one": [RandomizedResponse(3, jnp.inf)],
+    }[kind]
+    product = Product(columns)
+    counts = np.zeros(product.shape, int)
+    counts[0, ...], counts[-1, ...] = 1, 2
+    counts.flat[0], counts.flat[-1] = 50_000, 30_000
+    result = rrjax.ibu(product.mixture_of_counts(counts), accelerate=accelerate)
+    assert bool(result.converged)
+    assert float(result.gap) <= 1e-3
+    if kind == "infinite":  # the second column keeps its noise
+        np.testing.assert_allclose(result.theta.reshape(3, 3).sum(axis=1), counts.sum(axis=1) / counts.sum(), atol=1e-4)
+    else:
+        # Ten columns have some noise: three users a cell that differs in one.
+        np.testing.assert_allclose(result.theta, counts.ravel() / counts.sum(), atol=1e-3)
 
 
 @pytest.mark.full  # Newton steps for rows of three columns
