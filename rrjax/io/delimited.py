@@ -48,14 +48,14 @@ def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
         with opened(file) as stream:
             record, lines = _read_first(stream, delimiter)
     except csv.Error as error:
-        raise DataError(f"{file}, line 1: {error}.", file=file, row=1) from error
+        raise _error_in(file, 1, f"{error}.") from error
     if not record:
         raise DataError.at(file, "the first line is blank; it must be a header or data.", row=1)
     try:
         next(csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True))
     except csv.Error as error:
         if len(lines) > 1:
-            raise DataError.at(file, _NOT_CLOSED, row=1) from error
+            raise _error_in(file, 1, _NOT_CLOSED) from error
         return record, True
     return record, len(lines) > 1
 
@@ -180,14 +180,16 @@ def _rows(file: str, width: int, delimiter: str, header: bool) -> Iterator[list[
                 if len(row) == width + 1 and not row[-1]:  # as DuckDB does
                     row.pop()
                 if len(row or [""]) != width:
-                    problem = f"{len(row)} columns where the first line has {width}. Correct the row."
-                    raise DataError.at(file, problem, row=first + reader.line_num)
+                    shown = "one column" if len(row) == 1 else f"{len(row)} columns"
+                    problem = f"{shown} where the first line has {width}. Correct the row."
+                    raise _error_in(file, first + reader.line_num, problem)
                 yield row or [""]
         except csv.Error as error:
-            problem = (
-                "a double quote is opened and never closed, or not doubled, or a cell has over 131,072 characters."
-            )
-            raise DataError.at(file, problem, row=first + reader.line_num) from error
+            raise _error_in(file, first + reader.line_num, _NOT_CLOSED) from error
+
+
+def _error_in(file: str, line: int, problem: str) -> DataError:
+    return DataError(f"{file}, line {line:,}: {problem}", file=file, row=line)
 
 
 def _read_first(stream: IO[str], delimiter: str) -> tuple[list[str], list[str]]:
