@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import count
 from typing import IO, Literal
 
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import Connection, connect, file_list, identifier, literal, opened
+from rrjax.io.database import Connection, connect, file_list, literal, opened
 from rrjax.io.lines import num_lines
 from rrjax.io.source import is_large, stamp_of
 
 Reading = Literal["in parts", "whole", "by Python"]
 """How files are read: by DuckDB, parts of them at the same time or not, or by Python."""
-_NOT_CLOSED = "a double quote is opened and never closed, or not doubled, or a cell has over 131,072 characters."
+_NOT_CLOSED = (
+    "a double quote is never closed, or not doubled, there are characters after it, or a cell has over 131,072 of them."
+)
+_PADDING = re.compile(r'" +(?=[^ "]|$)')
+"""Spaces after the quotes of a cell, as far as they are found without reading it: within quotes they are part of it."""
+_VIEWS = count()
 
 
 def delimited(
@@ -39,7 +48,10 @@ def delimited(
 
 
 def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
-    """The cells of the first line, and whether it is odd: a cell has a line break, or characters after its quotes.
+    """The cells of the first line, and whether it is odd.
+
+    A cell has another line break than there is at the end, or any after a byte order mark or beside cells with spaces
+    before quotes; or there are characters after its quotes, other than spaces.
 
     Raises:
         DataError: A file that cannot be read, is blank there, or never closes a quote there.
@@ -51,13 +63,22 @@ def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
         raise _error_in(file, 1, f"{error}.") from error
     if not record:
         raise DataError.at(file, "the first line is blank; it must be a header or data.", row=1)
+    unpadded = [_PADDING.sub('"', line) for line in lines]
     try:
-        next(csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True))
+        next(csv.reader(unpadded, delimiter=delimiter, skipinitialspace=True, strict=True))
     except csv.Error as error:
         if len(lines) > 1:
             raise _error_in(file, 1, _NOT_CLOSED) from error
         return record, True
-    return record, len(lines) > 1
+    ends = {line[len(line.rstrip("\r\n")) :] for line in lines}
+    is_padded = next(csv.reader(lines, delimiter=delimiter)) != record
+    return record, len(lines) > 1 and (len(ends) > 1 or is_padded or _is_marked(file))
+
+
+def _is_marked(file: str) -> bool:
+    """Whether a file that can be read begins with a byte order mark."""
+    with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as raw:
+        return raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
 
 
 def reading_of(file: str, width: int, delimiter: str, header: bool, *, is_odd: bool) -> Reading:
@@ -128,44 +149,41 @@ def _found(
     """The first reading in which DuckDB finds as many rows as are counted otherwise.
 
     Counting quotes, which is fast, is no witness of a file in one part: as DuckDB does there, it takes all that follows
-    a quote that is not closed for a cell. If DuckDB cannot read the file at all it is that reading, whose message names
-    the row.
+    a quote that is not closed for a cell. If there is none, it is a reading that DuckDB refuses.
 
     Raises:
-        DataError: It finds other numbers.
+        DataError: It refuses none, and finds other numbers.
     """
     import duckdb
 
-    differ = False
+    ways: list[tuple[Reading, tuple[Callable[[], int | None], ...]]]
+    ways = [("in parts", (by_quotes, by_python)), ("whole", (by_python,))]
+    refused: list[Reading] = []
     with connect() as connection:
-        ways: list[tuple[Reading, tuple[Callable[[], int | None], ...]]]
-        ways = [("in parts", (by_quotes, by_python)), ("whole", (by_python,))]
         for reading, counts in ways:
             try:
                 query = f"SELECT count(*) FROM ({read(connection, reading)})"
                 found = connection.execute(query).fetchall()[0][0]
             except duckdb.Error:
+                refused.append(reading)
                 continue
             if any(found == count() for count in counts):
                 return reading
-            differ = True
-    if differ:
-        problem = (
-            "its rows cannot be told apart, because a double quote is never closed, or lines end in several ways. "
-            "Save it again with one program."
-        )
-        raise DataError.at(file, problem)
-    return "whole"
+    if refused:  # its message names the row
+        return refused[-1]
+    raise DataError.at(
+        file, "its rows cannot be told apart: lines end in several ways. Save it again with one program."
+    )
 
 
 def _by_python(connection: Connection, file: str, width: int, delimiter: str, header: bool) -> str:
     """The SQL of the cells of a file that Python reads into memory."""
     cells = np.array([*_rows(file, width, delimiter, header)], object).reshape(-1, width)
-    name = f"{file}, {width} columns by {delimiter!r}, {header}"
+    name = f"rows_{next(_VIEWS)}"  # names of views are equal but for case
     # Without None: DuckDB takes the type of objects from some of them.
     connection.register(name, {f"c{index}": cells[:, index] for index in range(width)})
     columns = ", ".join(f"nullif(CAST(c{index} AS VARCHAR), '') AS c{index}" for index in range(width))
-    return f"SELECT {columns} FROM {identifier(name)}"
+    return f"SELECT {columns} FROM {name}"
 
 
 def _rows(file: str, width: int, delimiter: str, header: bool) -> Iterator[list[str]]:

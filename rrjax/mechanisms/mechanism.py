@@ -335,7 +335,7 @@ def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Sh
 def mixture_of_supports(
     supported: Bool[ArrayLike, "N K"], expm1_epsilon: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
 ) -> Mixture:
-    """The likelihood of reports by their supports: B is e^ε − 1 times a; one row for each different support."""
+    """The likelihood of reports by their supports: a = 1, B = e^ε − 1 (see `one_and`); a row for each support."""
     one, odds = one_and(expm1_epsilon)
     if isinstance(supported, Tracer):
         return Mixture(numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), one, Dense(supported, odds))

@@ -23,13 +23,15 @@ from rrjax.data.arguments import as_values, check_key, float_dtype, int_dtype
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.data.kronecker import Factor, Kronecker, RowProduct, SumOfColumns, merged, with_missing
+from rrjax.data.linear_maps import Scaling
 from rrjax.data.mixture import Mixture
+from rrjax.mechanisms.columns import Columns
 from rrjax.mechanisms.mechanism import LogRows, Mechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import unsharded
-from rrjax.numerics.sums import expm1_epsilon
+from rrjax.numerics.sums import expm1_epsilon, one_and
 
 MOST_CELLS = 1 << 27
 """Largest number of cells of a joint table: 512 MiB in float32."""
@@ -469,6 +471,9 @@ def _factor(mechanism, missing):
     """The channel of a column: a row for each kind of report, and one of missing reports."""
     mixture = mechanism.mixture(np.arange(mechanism.num_kinds, dtype=np.int32))
     factor = Factor(mixture.base, mixture.lift)
+    if isinstance(mixture.lift, Scaling | Columns):  # others hold probabilities
+        one, odds = one_and(jnp.asarray(mixture.lift.scale), largest=0)
+        factor = Factor(mixture.base * one, dataclasses.replace(mixture.lift, scale=odds))
     return with_missing(factor) if missing else factor
 
 

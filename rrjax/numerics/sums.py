@@ -44,13 +44,15 @@ def _expm1(epsilon):
     return jnp.where(epsilon > 0, (power - 1) + power * series, jnp.nan)
 
 
-def one_and(odds: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    """One and e^ε − 1 over a power of two, at most two and no subnormal: of a likelihood only their ratio matters.
+def one_and(odds: Float[Array, "*shape"], largest: int = 62) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """One and e^ε − 1, both over a power of two if e^ε − 1 is above 2^`largest`; none is subnormal.
 
-    Those of many columns are multiplied, and divide shares, which left the range of the dtype at a sum of ε of 86.
+    Of a likelihood only their ratio matters. Shares are divided by them, and those of columns multiplied: they would
+    leave the range of the dtype.
     """
     _, exponent = jnp.frexp(lax.stop_gradient(odds))
-    one = jnp.ldexp(jnp.ones_like(odds), -jnp.clip(exponent, 0, -jnp.finfo(odds.dtype).minexp))
+    power = jnp.where(exponent > largest, jnp.minimum(exponent, -jnp.finfo(odds.dtype).minexp), 0)
+    one = jnp.ldexp(jnp.ones_like(odds), -power)
     return one, odds * one
 
 

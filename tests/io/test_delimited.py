@@ -109,6 +109,31 @@ def test_mixed_ends_after_such_a_line_lose_no_row(tmp_path, monkeypatch):
     np.testing.assert_array_equal(count_reports(Source("mixed.csv", column="answer"), ANSWERS).counts, [5, 5])
 
 
+def test_files_whose_names_differ_in_capitals_are_each_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, folder, rows in (("A.csv", "Site", ["yes,"] * 3), ("a.csv", "site", ["no,"] * 5)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        written_file(tmp_path, f"{folder}/{name}", 'answer,"Re\nmarks"', "\r\n", rows)
+    source = Source(["Site/A.csv", "site/a.csv"], column="answer")
+    np.testing.assert_array_equal(count_reports(source, ANSWERS).counts, [5, 3])
+
+
+def test_spaces_after_quotes_change_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written_file(tmp_path, "data.csv", '"yes" ,1', "\n", ['"no" , "x" '] * 3)
+    np.testing.assert_array_equal(count_reports(Source("data.csv", column="1", header=False), ANSWERS).counts, [3, 1])
+    written_file(tmp_path, "broken.csv", '"answer\n",b', "\n", ['"no" ,x'] * 3)
+    np.testing.assert_array_equal(count_reports(Source("broken.csv", column="answer"), ANSWERS).counts, [3, 0])
+
+
+@pytest.mark.long
+def test_an_open_quote_in_a_large_file_is_named_with_its_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written_file(tmp_path, "open.csv", "answer,b", "\n", ["yes,x"] * 1_000_000 + ['no,"x'])
+    with refused(error=DataError, file="open.csv", row=1_000_002):
+        count_reports(Source("open.csv", column="answer"), ANSWERS)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("first", ['"Any\nremarks",answer', '"Any\r\nremarks",answer'])
 def test_a_byte_order_mark_before_such_a_line_makes_no_row(tmp_path, monkeypatch, first, end):
