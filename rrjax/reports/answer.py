@@ -314,6 +314,7 @@ def _tabular(cells: Cells) -> str:
     headings = lines[0] if any(lines[0]) else ()
     made = tabulate(lines[1:], headings, "latex_booktabs", disable_numparse=True, colalign=sides)
     made = re.sub(r"\n ([\[*])", r"\n {}\1", made)  # after the end of a row both would be part of the command
+    made = re.sub(r"(?<=-)-|(?<=')'|(?<=[`?!])`", r"{}\g<0>", made)  # TeX makes one character of two
     return made.translate({ord(each): f"$\\{name}$" for each, name in _MATH.items()})
 
 

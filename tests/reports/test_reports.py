@@ -332,6 +332,9 @@ def test_a_table_for_latex_is_that_of_the_terminal(tmp_path, invoke):
         assert [cell.strip() for cell in row.removeprefix(label).split(" & ")] == ["", *numbers]
     assert lines[lines.index(r"\end{tabular}") + 1] == f"% {shares.cells(3).rest}"
     assert shares.to_latex().count(r"a\textbackslash{}b") == 1
+    paired = rrjax.Reports.of_counts([5, 6, 7, 8], 2.0, ["18---24", "a''", "``b", "?`!`"]).shares().to_latex()
+    for label in ("18-{}-{}-24", "a'{}'", "`{}`b", "?{}`!{}`"):  # or TeX makes dashes, quotes and other marks of them
+        assert label in paired
     io.write_table(tmp_path / "c.csv", {"answer": np.array(ODD), "n": np.array([600, 250, 150, 140])})
     line = ("estimate", tmp_path / "c.csv", "--counts", "n", "--epsilon", 2, "--top", 3, "--out", tmp_path / "c.tex")
     invoke.done(*line)
