@@ -441,8 +441,12 @@ def groups_of(frame, most: int, column: str) -> tuple[list[Any], dict[str, list[
 
 
 def _without_nulls(series) -> list[Any]:
-    """The values, with None for the nulls of the engine."""
-    return [None if null else value for value, null in zip(series.to_list(), series.is_null().to_list(), strict=True)]
+    """The values, with None for the nulls of the engine; floats of 32 bits as they are written: 0.1."""
+    import narwhals.stable.v2 as nw
+
+    is_short = series.dtype == nw.Float32
+    values = zip(series.to_list(), series.is_null().to_list(), strict=True)
+    return [None if null else float(str(np.float32(value))) if is_short else value for value, null in values]
 
 
 def amounts_of(frame, column: str, counts: str | None, most: int) -> tuple[list[Any], list[int]]:

@@ -103,6 +103,14 @@ def test_labels_and_numbers(name, engine, request):
     check(tally_frame(on(engine, pa.table({"report": reports}), request), mechanism), mechanism, reports)
 
 
+@engines
+def test_numbers_of_32_bits_are_those_that_were_written(engine, request):
+    """As in files: 0.1 was 0.10000000149011612, and not in a domain with 0.1."""
+    table = pa.table({"report": pa.array([0.1, 0.25, 0.1, None, 3.0], pa.float32())})
+    counted = count_frame(on(engine, table, request), ["0.1", "0.25", "3"], column="report")
+    assert (counted.counts.tolist(), counted.num_missing) == ([2, 1, 1], 1)
+
+
 @pytest.mark.long
 @engines
 @pytest.mark.parametrize("name", ["optimized-unary-encoding", long("symmetric-unary-encoding"), "subset-selection"])
