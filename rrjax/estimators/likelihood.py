@@ -61,10 +61,10 @@ def nll(theta: ArrayLike, counts: ArrayLike | Mixture, epsilon: ArrayLike | None
         epsilon: Scalar, nats; not with a mixture.
 
     Returns:
-        Scalar, nats per report (for a mixture −Σ φ_u log(a_u + (Bθ)_u), without terms that are constant in θ); accurate
-        to the dtype at any K (compensated sum over the support). Infinite if a reported category has probability zero;
-        NaN if one has a negative probability, or for unusable counts or ε. Derivatives of every order wherever it is
-        finite.
+        Scalar, nats per report (for a mixture −Σ φ_u log(a_u + (Bθ)_u), without terms that are constant in θ, which may
+        depend on ε); accurate to the dtype at any K (compensated sum over the support). Infinite if a reported category
+        has probability zero; NaN if one has a negative probability, or for unusable counts or ε. Derivatives of every
+        order wherever it is finite.
 
     Raises:
         ValueError: A wrong shape or dtype, K < 2, or an ε with a mixture.

@@ -241,6 +241,22 @@ def test_the_likelihood_is_the_one_that_is_written_out(kind, rounds):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("share", [0.95, 1.0, 1.14, 2.0])
+def test_an_epsilon_beyond_the_largest_number_leaves_no_range(share):
+    """Of reports without noise the estimate was one category, and said to have converged; bits were refused."""
+    largest = 709.0 if X64 else 88.0
+    protocol = LongitudinalRandomizedResponse(4, share * largest, first_epsilon=0.98 * share * largest)
+    result = rrjax.ibu(protocol.mixture(np.repeat(np.arange(4), [500, 300, 199, 1])[:, None]))
+    assert bool(result.converged)
+    np.testing.assert_allclose(result.theta, [0.5, 0.3, 0.199, 0.001], atol=1e-5)
+    flipping = [LongitudinalBitFlipping(4, epsilon, num_bits=2).single_round for epsilon in (30.0, share * largest)]
+    reports = flipping[0].randomize(jax.random.key(1), np.repeat(np.arange(4), [60, 60, 50, 30]))
+    moderate, large = (rrjax.ibu(each.mixture(reports)) for each in flipping)
+    assert bool(large.converged)
+    np.testing.assert_allclose(large.theta, moderate.theta, atol=1e-4)
+
+
+@pytest.mark.long
 def test_many_rounds_stay_finite():
     """e^{T·ε₂} is no float: the memo is known, and the likelihood is that of randomized response at ε∞."""
     protocol = LongitudinalRandomizedResponse(3, 2.0, 1.9)

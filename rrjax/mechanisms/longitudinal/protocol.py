@@ -43,7 +43,7 @@ from rrjax.mechanisms.mechanism import CELLS, PureMechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon
+from rrjax.numerics.sums import expm1_epsilon, one_and
 
 MOST_REPORTS = 2**31 - 1
 """Largest number of reports of all rounds together, N·T."""
@@ -366,9 +366,9 @@ def _memoize(protocol, key, values):
 
 @partial(jax.jit, static_argnums=3)
 def _likelihood(protocol, rows, numbers, num_reports):
-    e_last = expm1_epsilon(as_scalar(protocol.epsilon, float_dtype()))
+    one, odds = one_and(expm1_epsilon(as_scalar(protocol.epsilon, float_dtype())), largest=0)
     weights, total = protocol._memo_supports(rows, num_reports)
-    return mixture_of_rows(numbers, total, e_last * weights)
+    return mixture_of_rows(numbers, one * total, odds * weights)
 
 
 def can_be_drawn(support: Int[Array, " K"], number: Int[Array, ""], num_rounds: int | Array) -> Bool[Array, ""]:
@@ -421,10 +421,13 @@ def kinds(rows: Shaped[Array, "N M"]) -> tuple[Shaped[Array, "U M"], Shaped[Arra
 
 
 def mixture_of_rows(numbers: Shaped[Array, " U"], noise: ArrayLike, rows: Float[Array, "U K"]) -> Mixture:
-    """The likelihood noise_u + Σ_i rows_ui·θ_i, with each row scaled to a base of one."""
+    """The likelihood noise_u + Σ_i rows_ui·θ_i, each row over its base, or if that is tiny over its largest number."""
     least = jnp.min(rows, axis=1, keepdims=True)
     # The maximum with zero: a product fused into the difference makes the smallest entry slightly negative.
-    return Mixture(numbers, 1.0, Dense(jnp.maximum(rows - least, 0) / (noise + least)))
+    lift, base = jnp.maximum(rows - least, 0), noise + least
+    largest = jnp.max(lift, axis=1, keepdims=True)
+    scale = jnp.where(largest > base * 2.0**62, largest, base)  # ratios would leave the range of the dtype
+    return Mixture(numbers, (base / scale)[:, 0], Dense(lift / scale))
 
 
 @exportable
