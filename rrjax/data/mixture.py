@@ -3,7 +3,7 @@
 A report u of a user with category i has a probability proportional to a_u + B_ui, where a_u does not depend on i. So
 θ has the log-likelihood Σ_u w_u·log(a_u + (Bθ)_u), with w_u reports of each kind. k-ary randomized response has a = 1
 and B = e1·I with e1 = e^ε − 1; unary encoding has a = 1 and e1 for every bit that is set; both are over a power of two
-where they would leave the range of the dtype (`rrjax.numerics.sums.one_and`). B is given as a linear map, a
+where they would leave the range of the dtype (`rrjax.numerics.sums.scaled_odds`). B is given as a linear map, a
 *lift*: by its products with B and its transpose, not by U×K numbers.
 """
 

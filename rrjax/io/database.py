@@ -14,7 +14,7 @@ import re
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import filterfalse
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
@@ -209,12 +209,16 @@ def parquet(files: Sequence[str], *options: str) -> str:
     return f"read_parquet({', '.join([file_list(files), 'hive_partitioning=false', *options])})"
 
 
+def opener_of(file: str) -> Callable[..., Any]:
+    """The function that opens a file of this name, compressed or not."""
+    return gzip.open if file.lower().endswith(".gz") else open
+
+
 @contextmanager
 def opened(file: str) -> Iterator[IO[str]]:
     """An open text file, compressed or not; errors become a `DataError`."""
-    opener = gzip.open if file.lower().endswith(".gz") else open
     try:
-        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+        with opener_of(file)(file, "rt", encoding="utf-8-sig", newline="") as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError.at(file, f"{BAD_GZIP}") from error

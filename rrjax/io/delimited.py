@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -14,14 +13,14 @@ from typing import IO, Literal
 import numpy as np
 
 from rrjax.data.errors import DataError
-from rrjax.io.database import Connection, connect, file_list, literal, opened
+from rrjax.io.database import Connection, connect, file_list, literal, opened, opener_of
 from rrjax.io.lines import num_lines
 from rrjax.io.source import is_large, stamp_of
 
 Reading = Literal["in parts", "whole", "by Python"]
 """How files are read: by DuckDB, parts of them at the same time or not, or by Python."""
 _NOT_CLOSED = (
-    "a double quote is never closed, or not doubled, there are characters after it, or a cell has over 131,072 of them."
+    "a double quote is never closed, or not doubled, or has characters after it; or a cell has over 131,072 characters."
 )
 _PADDING = re.compile(r'" +(?=[^ "]|$)')
 """Spaces after the quotes of a cell, as far as they are found without reading it: within quotes they are part of it."""
@@ -77,7 +76,7 @@ def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
 
 def _is_marked(file: str) -> bool:
     """Whether a file that can be read begins with a byte order mark."""
-    with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as raw:
+    with opener_of(file)(file, "rb") as raw:
         return raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+
+from rrjax.io.database import opener_of
 
 _PART_BYTES = 1 << 20
 _QUOTE, _LF, _CR = b'"\n\r'
@@ -42,7 +43,7 @@ def num_lines(file: str, *, blank: bool, quoted: bool) -> int | None:
 
 def _parts(file: str) -> Iterator[bytes]:
     """A text in parts, in which lines end in LF or CR."""
-    with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as stream:
+    with opener_of(file)(file, "rb") as stream:
         for part in iter(partial(stream.read, _PART_BYTES), b""):
             whole = part
             while whole.endswith(b"\r") and (more := stream.read(1)):

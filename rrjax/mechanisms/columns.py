@@ -37,7 +37,7 @@ from rrjax.mechanisms.mechanism import (
 from rrjax.numerics.projective_geometry import design_of, dimension_of, num_points, plane_of, product_of, vectors_of
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread, unsharded
-from rrjax.numerics.sums import one_and
+from rrjax.numerics.sums import scaled_odds
 
 USERS_A_STEP = 1 << 12
 """Number of users simulated in one step."""
@@ -119,7 +119,7 @@ class ColumnResponse(PureMechanism):
 
     def mixture_of_counts(self, columns: Int[ArrayLike, " M"]) -> Mixture:
         """The likelihood of reports, given the number of each column: one row a column, products by the transform."""
-        one, odds = one_and(self.expm1_epsilon)
+        one, odds = scaled_odds(self.expm1_epsilon)
         return Mixture(columns if isinstance(columns, Tracer) else np.asarray(columns), one, Columns(self, odds))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:

@@ -27,7 +27,7 @@ from rrjax.mechanisms.draws import summed_in_parts
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon, log_sum, one_and
+from rrjax.numerics.sums import expm1_epsilon, log_sum, scaled_odds
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
@@ -335,8 +335,8 @@ def numbers_if(sound: Bool[ArrayLike, "*s"], numbers: Shaped[Array, " U"]) -> Sh
 def mixture_of_supports(
     supported: Bool[ArrayLike, "N K"], expm1_epsilon: Float[Array, ""], sound: Bool[ArrayLike, "*s"] = np.True_
 ) -> Mixture:
-    """The likelihood of reports by their supports: a = 1, B = e^ε − 1 (see `one_and`); a row for each support."""
-    one, odds = one_and(expm1_epsilon)
+    """The likelihood of reports by their supports: a = 1, B = e^ε − 1 (see `scaled_odds`); a row for each support."""
+    one, odds = scaled_odds(expm1_epsilon)
     if isinstance(supported, Tracer):
         return Mixture(numbers_if(sound, jnp.ones(supported.shape[0], int_dtype())), one, Dense(supported, odds))
     size = np.shape(supported)[1]

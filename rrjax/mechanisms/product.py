@@ -31,7 +31,7 @@ from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.products import einsum
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import unsharded
-from rrjax.numerics.sums import expm1_epsilon, one_and
+from rrjax.numerics.sums import expm1_epsilon, scaled_odds
 
 MOST_CELLS = 1 << 27
 """Largest number of cells of a joint table: 512 MiB in float32."""
@@ -472,7 +472,7 @@ def _factor(mechanism, missing):
     mixture = mechanism.mixture(np.arange(mechanism.num_kinds, dtype=np.int32))
     factor = Factor(mixture.base, mixture.lift)
     if isinstance(mixture.lift, Scaling | Columns):  # others hold probabilities
-        one, odds = one_and(jnp.asarray(mixture.lift.scale), largest=0)
+        one, odds = scaled_odds(jnp.asarray(mixture.lift.scale), largest=0)
         factor = Factor(mixture.base * one, dataclasses.replace(mixture.lift, scale=odds))
     return with_missing(factor) if missing else factor
 

@@ -28,7 +28,7 @@ from rrjax.mechanisms.draws import below
 from rrjax.mechanisms.mechanism import PureMechanism, log_probability_of_block
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import pytree
-from rrjax.numerics.sums import one_and
+from rrjax.numerics.sums import scaled_odds
 
 EXACT_CATEGORIES = 2**24
 """Largest K at which two billion reports cannot show the difference between ε and the ε of 64 bits."""
@@ -158,7 +158,7 @@ class RandomizedResponse(PureMechanism):
 
     def mixture_of_counts(self, counts: ArrayLike) -> Mixture:
         """The likelihood of counted reports, `[K]` integers or floats."""
-        one, odds = one_and(self.expm1_epsilon)
+        one, odds = scaled_odds(self.expm1_epsilon)
         return Mixture(counts, one, Scaling(odds, self.num_categories))
 
     def collect(self, key: Array, true_counts: ArrayLike) -> Tally:

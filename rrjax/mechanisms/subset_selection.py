@@ -25,7 +25,7 @@ from rrjax.mechanisms.draws import below, number_below, rounded_down
 from rrjax.mechanisms.mechanism import PureMechanism, known_epsilon, log_probability_of_block, settled, tally_if
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
-from rrjax.numerics.sums import one_and
+from rrjax.numerics.sums import scaled_odds
 from rrjax.simulate.sampling import Stream
 
 
@@ -122,7 +122,7 @@ class SubsetSelection(PureMechanism):
             return super().mixture(reports)
         members = np.sort(np.asarray(reports).reshape(-1, reports.shape[-1]), axis=1)
         different, weights = np.unique(members, axis=0, return_counts=True)
-        one, odds = one_and(self.expm1_epsilon)
+        one, odds = scaled_odds(self.expm1_epsilon)
         return Mixture(jnp.asarray(weights, int_dtype()), one, Sparse.of(different, self.num_categories, odds))
 
     def simulated(self, key: Array, values: Int[Array, " N"]) -> Bool[Array, "N K"]:

@@ -44,7 +44,9 @@ def _expm1(epsilon):
     return jnp.where(epsilon > 0, (power - 1) + power * series, jnp.nan)
 
 
-def one_and(odds: Float[Array, "*shape"], largest: int = 62) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+def scaled_odds(
+    odds: Float[Array, "*shape"], largest: int = 62
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
     """One and e^ε − 1, both over a power of two if e^ε − 1 is above 2^`largest`; none is subnormal.
 
     Of a likelihood only their ratio matters. Shares are divided by them, and those of columns multiplied: they would

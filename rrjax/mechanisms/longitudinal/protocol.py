@@ -43,7 +43,7 @@ from rrjax.mechanisms.mechanism import CELLS, PureMechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon, one_and
+from rrjax.numerics.sums import expm1_epsilon, scaled_odds
 
 MOST_REPORTS = 2**31 - 1
 """Largest number of reports of all rounds together, N·T."""
@@ -366,7 +366,7 @@ def _memoize(protocol, key, values):
 
 @partial(jax.jit, static_argnums=3)
 def _likelihood(protocol, rows, numbers, num_reports):
-    one, odds = one_and(expm1_epsilon(as_scalar(protocol.epsilon, float_dtype())), largest=0)
+    one, odds = scaled_odds(expm1_epsilon(as_scalar(protocol.epsilon, float_dtype())), largest=0)
     weights, total = protocol._memo_supports(rows, num_reports)
     return mixture_of_rows(numbers, one * total, odds * weights)
 
