@@ -174,21 +174,26 @@ def check_stored(source: Source, counts: str | None, **given: Any) -> dict[str, 
     return records
 
 
-def check_rates(records: dict[str, dict[str, Any]], mechanism: SupportMechanism) -> None:
-    """Refuses tallies of other numbers of categories, or rates, than the mechanism that they are read with.
+def check_rates(records: dict[str, dict[str, Any]], mechanism: SupportMechanism, domain: Domain) -> None:
+    """Refuses tallies of other numbers of categories, or rates of labels, than the mechanism that they are read with.
 
     Raises:
         ArgumentError: About the domain or the mechanism.
     """
-    size = mechanism.num_categories
+    ours = _pairs(mechanism.rates)
     for file, record in records.items():
         with connect() as connection, explaining([file]):
-            number = connection.execute(f"SELECT count(*) FROM {parquet([file])}").fetchall()[0][0]
-        if number != size:
-            problem = f"{file} is a tally of {number:,} categories, not of {size:,} ({option('domain')})"
-            raise refusal("domain", problem, value=size)
-        pairs = (_sorted_pairs(mechanism.rates, size), _sorted_pairs([w for w, _ in record["rates"].values()], size))
-        if not np.allclose(*pairs, rtol=1e-5, atol=1e-12):
+            labels = [label for (label,) in connection.execute(f"SELECT label FROM {parquet([file])}").fetchall()]
+        if len(labels) != domain.num_categories:
+            problem = f"{file} is a tally of {len(labels):,} categories, not of {domain.num_categories:,}"
+            raise refusal("domain", f"{problem} ({option('domain')})", value=domain)
+        theirs = _pairs([weight for weight, _ in record["rates"].values()])
+        if ours.ndim > 1 or theirs.ndim > 1:
+            places = {str(label): place for place, label in enumerate(labels)}
+            order = [places.get(str(label), place) for place, label in enumerate(domain.labels())]
+            shape = len(labels), 2
+            ours, theirs = np.broadcast_to(ours, shape), np.broadcast_to(theirs, shape)[order]
+        if not np.allclose(ours, theirs, rtol=1e-5, atol=1e-12):
             described = record["mechanism"] or {"name": "another mechanism", "parameters": {}}
             said = ", ".join(f"{name} = {value}" for name, value in described["parameters"].items())
             whose = f"{described['name']}{f' with {said}' if said else ''}"
@@ -196,10 +201,10 @@ def check_rates(records: dict[str, dict[str, Any]], mechanism: SupportMechanism)
             raise refusal("mechanism", problem, value=mechanism)
 
 
-def _sorted_pairs(weights: Sequence[Any], size: int) -> np.ndarray:
-    """All p and all q, each sorted: the categories may have another order."""
-    always, never, truth = (np.broadcast_to(np.asarray(weight, float), size) for weight in weights)
-    return np.sort([always + truth, always] / (always + never + truth), axis=1)
+def _pairs(weights: Sequence[Any]) -> np.ndarray:
+    """p and q: `[2]`, or `[K, 2]` of rates that differ by category."""
+    always, never, truth = (np.asarray(weight, float) for weight in weights)
+    return np.stack(np.broadcast_arrays(always + truth, always), axis=-1) / (always + never + truth)[..., None]
 
 
 def _written(rate) -> str:

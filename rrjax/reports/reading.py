@@ -352,7 +352,7 @@ def read_source(
         check_design(source, name, epsilon, domain, named)
         assert domain is not None
         made = design(domain)
-        check_rates(check_stored(source, counts, mechanism=made.name), made)
+        check_rates(check_stored(source, counts, mechanism=made.name), made, domain)
         return checked(of_design(count_source(source, domain, counts), made, source, counts is not None))
     if of_numbers(metadata):
         problem = "holds reports of numbers: `rrjax estimate` and `rrjax compare` take it, other commands do not"
@@ -384,7 +384,7 @@ def read_source(
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
     counted = count_source(named_column, domain, counts)
-    check_rates(stored, RandomizedResponse(counted.domain.num_categories, epsilon))
+    check_rates(stored, RandomizedResponse(counted.domain.num_categories, epsilon), counted.domain)
     return checked(Reports(counted, epsilon, None, source, counts is not None))
 
 
@@ -411,7 +411,7 @@ def read_support(
     stored = check_stored(source, counts, mechanism=name, epsilon=epsilon, num_users=num_users)
     counted = count_source(source, domain, counts)
     made = MECHANISMS[name](counted.domain.num_categories, check_epsilon(epsilon or 0.0))
-    check_rates(stored, made)
+    check_rates(stored, made, counted.domain)
     most = int(counted.counts.max())
     if num_users < most:
         problem = f"{num_users:,} is below {most:,}, the support of one category: a report supports a category once"

@@ -232,9 +232,9 @@ def test_a_stored_tally_of_a_design_has_its_rates(tmp_path, monkeypatch, labels,
     forced = [0.4, 0.6] if labels == ["no", "yes"] else [0.6, 0.4]
     same = rrjax.read("one.parquet", mechanism=rrjax.mechanisms.ForcedResponse(0.7, forced), **own)
     assert sorted(same.counts.tolist()) == [700, 1300]
-    for other in (rrjax.mechanisms.ForcedResponse(0.7, [0.5, 0.5]), rrjax.mechanisms.ForcedResponse(0.8, forced)):
+    for truth, other in ((0.7, [0.5, 0.5]), (0.8, forced), (0.7, forced[::-1])):
         with refused("mechanism"):
-            rrjax.read("one.parquet", mechanism=other, **own)
+            rrjax.read("one.parquet", mechanism=rrjax.mechanisms.ForcedResponse(truth, other), **own)
 
 
 @pytest.mark.parametrize("label", ["a ", " a", "a\t"])
