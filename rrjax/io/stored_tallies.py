@@ -202,7 +202,7 @@ def check_rates(records: dict[str, dict[str, Any]], mechanism: SupportMechanism,
 
 
 def _pairs(weights: Sequence[Any]) -> np.ndarray:
-    """p and q: `[2]`, or `[K, 2]` of rates that differ by category."""
+    """The p and q of rates: `[2]`, or `[K, 2]` if they differ by category."""
     always, never, truth = (np.asarray(weight, float) for weight in weights)
     return np.stack(np.broadcast_arrays(always + truth, always), axis=-1) / (always + never + truth)[..., None]
 
