@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Number
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -20,6 +21,20 @@ DEFAULT_CELLS = 1 << 27
 """Largest decoding table of projective geometry response, in numbers, if the field is chosen by default."""
 MOST_BUCKETS = 1 << 30
 """Largest number of buckets of local hashing. It is the best number at ε = 20."""
+
+
+def _over(x: Any, y: Any) -> Any:
+    """x/y of numbers of any kind."""
+    if isinstance(y, Number | np.ndarray):
+        return x / y
+    import jax.numpy as jnp  # here, because clients use rates without JAX
+
+    from rrjax.numerics.sums import ratio
+
+    if getattr(x, "dtype", None) != y.dtype or y.dtype.kind != "f" or isinstance(x, np.ndarray):
+        dtype = jnp.result_type(x, y, float)
+        x, y = jnp.asarray(x, dtype), jnp.asarray(y, dtype)
+    return ratio(x, y)
 
 
 class Rates(NamedTuple):
@@ -76,36 +91,36 @@ class Rates(NamedTuple):
     @property
     def p(self) -> Any:
         """Probability that a report supports the category of its user."""
-        return (self.always + self.truth) / self.total
+        return _over(self.always + self.truth, self.total)
 
     @property
     def q(self) -> Any:
         """Probability that a report supports a given other category."""
-        return self.always / self.total
+        return _over(self.always, self.total)
 
     @property
     def d(self) -> Any:
         """The difference p − q, without cancellation."""
-        return self.truth / self.total
+        return _over(self.truth, self.total)
 
     @property
     def not_p(self) -> Any:
         """1 − p, without cancellation."""
-        return self.never / self.total
+        return _over(self.never, self.total)
 
     @property
     def not_q(self) -> Any:
         """1 − q, without cancellation."""
-        return (self.truth + self.never) / self.total
+        return _over(self.truth + self.never, self.total)
 
     def share(self, reported: Any) -> Any:
         """The share of users with a category, from the probability of its support; it may be negative."""
-        return reported + ((self.always + self.never) * reported - self.always) / self.truth
+        return reported + _over((self.always + self.never) * reported - self.always, self.truth)
 
     def variance(self, share: Any) -> Any:
         """N times the variance of the unbiased estimate: [q(1−q) + θ(p(1−p) − q(1−q))]/d², for given users."""
-        noise = self.always * (1 + self.never / self.truth)
-        return (noise + (self.never - self.always) * share) / self.truth
+        noise = self.always * (1 + _over(self.never, self.truth))
+        return _over(noise + (self.never - self.always) * share, self.truth)
 
     def variance_of_drawn(self, num_categories: int) -> Any:
         """As `variance`, of users who are drawn from equal shares: their values vary, too. Scalar, or `[K]` as q is."""
@@ -114,7 +129,7 @@ class Rates(NamedTuple):
     def total_variance(self, num_categories: int) -> Any:
         """The sum of `variance` over the categories, of equal rates: [p(1−p) + (K−1)·q(1−q)]/d², for any shares."""
         spread = 1 + (num_categories - 1) * (self.always / self.never)
-        return self.never * ((num_categories * self.always / self.truth + spread) / self.truth)
+        return self.never * _over(_over(num_categories * self.always, self.truth) + spread, self.truth)
 
     def astype(self, dtype: Any) -> Rates:
         """The rates as scalars of JAX in a floating dtype."""

@@ -34,7 +34,7 @@ from rrjax.data.mechanism_parameters import Rates
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, pytree, short
 from rrjax.numerics.sharding import unsharded, with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon, split_product
+from rrjax.numerics.sums import odds_of_rates, split_product
 
 exportable(Rates)
 
@@ -385,7 +385,7 @@ def of_tally(tally: Tally) -> SupportData:
 
 @program
 def _of_counts(counts, epsilon):
-    seen, e1 = count_summary(counts), expm1_epsilon(epsilon)
+    seen, e1 = count_summary(counts), odds_of_rates(epsilon)
     usable = seen.usable & (e1 > 0)
     e1 = jnp.where(usable, e1, 1)
     counts, total = jnp.where(usable, counts, 1), jnp.where(usable, seen.total, counts.shape[0])

@@ -30,7 +30,7 @@ from rrjax.data.tally import Tally, as_tally, of_tally
 from rrjax.estimators import water_filling
 from rrjax.estimators.water_filling import Solver
 from rrjax.numerics.programs import program
-from rrjax.numerics.sums import accurate_sum, expm1_epsilon, reciprocal
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon, ratio, reciprocal
 
 
 def inv(counts: ArrayLike | Tally, epsilon: ArrayLike | None = None) -> Float[Array, " K"]:
@@ -251,7 +251,7 @@ def _active_weights(counts, epsilon, active):
 def _clipped_form(counts, epsilon, active):
     weights, e1 = counts.astype(epsilon.dtype), expm1_epsilon(epsilon)
     mean = accurate_sum(weights) / counts.shape[0]
-    above = jnp.where(active, (weights - mean) + mean * (e1 / (e1 + counts.shape[0])), 0)
+    above = jnp.where(active, (weights - mean) + mean * ratio(e1, e1 + counts.shape[0]), 0)
     return above / accurate_sum(above)
 
 
@@ -266,7 +266,7 @@ def mle_on_support(
 
 def _projected_form(counts, epsilon, active):
     total, number, weights, e1 = _active_weights(counts, epsilon, active)
-    kept = accurate_sum(counts.astype(epsilon.dtype)) * (e1 / (e1 + counts.shape[0]))
+    kept = accurate_sum(counts.astype(epsilon.dtype)) * ratio(e1, e1 + counts.shape[0])
     return jnp.where(active, 1 / number + (weights - total / number) / kept, 0)
 
 

@@ -368,7 +368,8 @@ def _solve(given, tol, max_iters, accelerate):
         better = converged & still & (num_iters + REFINING_STEPS <= most)
         state = jax.tree.map(lambda new, old: jnp.where(better, new, old), refined, state)
         gap, num_iters = jnp.where(better, new_gap, gap), jnp.where(better, num_iters + REFINING_STEPS, num_iters)
-    return EMResult(state[0], gap, num_iters, converged)
+    # A likelihood that is no number has no maximum: not the start.
+    return EMResult(jnp.where(jnp.isnan(gap), gap, state[0]), gap, num_iters, converged)
 
 
 def _motion_on_support(theta, given, tangents):

@@ -29,7 +29,7 @@ from rrjax.data.mixture import Mixture, NormalizedMixture, as_mixture
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import by_platform, with_sharding_of
-from rrjax.numerics.sums import accurate_sum, corrected, expm1_epsilon, two_sum
+from rrjax.numerics.sums import accurate_sum, corrected, expm1_epsilon, ratio, two_sum
 
 
 @exportable
@@ -227,8 +227,8 @@ def slopes(theta: Float[Array, " K"], counts: Shaped[Array, " K"], epsilon: Floa
 def _slopes(theta, phi, e1, factor, usable):
     # A category without reports has no slope, for any probability.
     reported = phi > 0
-    ratio = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; NaN for a report of negative probability
-    return jnp.where(usable & (ratio >= 0), jnp.where(reported, phi * factor / ratio, 0), jnp.nan)
+    odds = jnp.where(reported, 1 + e1 * theta, 1)  # μ/q; NaN for a report of negative probability
+    return jnp.where(usable & (odds >= 0), jnp.where(reported, ratio(phi * factor, odds), 0), jnp.nan)
 
 
 @jax.jit
@@ -333,7 +333,7 @@ def _certificate(theta, counts, epsilon):
 def _lost(theta, e1):
     """Σ of these, q·x/(1 − x) with x = n·(e^ε − 1) for negative entries −n, is what they add to the distance."""
     x = jnp.where(theta < 0, -e1 * theta, 0)
-    return jnp.where(x < 1, x / ((theta.shape[0] + e1) * (1 - x)), jnp.inf)
+    return jnp.where(x < 1, ratio(x, (theta.shape[0] + e1) * (1 - x)), jnp.inf)
 
 
 def _distance(read, gap, e1, num_categories):
@@ -343,7 +343,7 @@ def _distance(read, gap, e1, num_categories):
     x_j = n_j·(e^ε − 1), in place of sqrt(2·gap)/d.
     """
     eps = jnp.finfo(gap.dtype).eps
-    reach = 1 + num_categories / e1  # 1/d
+    reach = 1 + ratio(jnp.full_like(e1, num_categories), e1)  # 1/d
     excess = jnp.abs(read.total - 1) + 2 * eps  # the rounding of the sum
     inside = gap + excess / reach + read.lost
     return (jnp.sqrt(2 * inside) * reach + excess) * (1 + 16 * eps)

@@ -27,7 +27,7 @@ from rrjax.mechanisms.draws import summed_in_parts
 from rrjax.numerics.programs import program
 from rrjax.numerics.pytrees import exportable, pytree
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon, log_sum, scaled_odds
+from rrjax.numerics.sums import expm1_epsilon, log_sum, odds_of_rates, scaled_odds
 
 Dependence: TypeAlias = Literal["negative", "any"]
 
@@ -154,9 +154,12 @@ class SupportMechanism(Mechanism):
 
     @property
     def rates(self) -> Rates:
-        """The rates p and q of support, as JAX scalars; NaN for a traced ε that is not positive."""
+        """The rates p and q of support, as JAX scalars; NaN for a traced ε that is not positive.
+
+        An ε above 85.2 in float32, or 706.3 in float64, has the rates of these.
+        """
         dtype = float_dtype()
-        return self.rates_by(lambda x: _expm1_epsilon(as_scalar(x, dtype))).astype(dtype)
+        return self.rates_by(lambda x: _odds_of_rates(as_scalar(x, dtype))).astype(dtype)
 
     @abc.abstractmethod
     def supports(self, reports: ArrayLike) -> Bool[Array, "*s K"]:
@@ -410,7 +413,7 @@ class Reordered(Mechanism):
         return rows._replace(lift=rows.lift[..., jnp.asarray(self.order)])
 
 
-_expm1_epsilon = program(expm1_epsilon)
+_expm1_epsilon, _odds_of_rates = program(expm1_epsilon), program(odds_of_rates)
 
 
 @jax.jit

@@ -7,6 +7,7 @@ split into an exact whole and a fraction (`split_product`), so that no compariso
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,15 @@ def _expm1(epsilon):
     return jnp.where(epsilon > 0, (power - 1) + power * series, jnp.nan)
 
 
+def odds_of_rates(epsilon: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """e^ε − 1 for rates: above an ε of 85.2 (float32) or 706.3 (float64), that of these.
+
+    Up to eight times that are in the range of the dtype, and so is their reciprocal: a subnormal number is zero to XLA.
+    """
+    largest = 85.2 if epsilon.dtype == jnp.float32 else 706.3
+    return expm1_epsilon(jnp.where(epsilon > largest, largest, epsilon))
+
+
 def scaled_odds(
     odds: Float[Array, "*shape"], largest: int = 62
 ) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
@@ -62,6 +72,23 @@ def scaled_odds(
 def _expm1_epsilon_jvp(primals, tangents):
     (epsilon,), (tangent,) = primals, tangents
     return expm1_epsilon(epsilon), (expm1_epsilon(epsilon) + 1) * tangent
+
+
+@partial(jax.jit, inline=True)
+def ratio(x: Float[Array, "*s"], y: Float[Array, "*#s"]) -> Float[Array, "*s"]:
+    """x/y, with derivatives that need no 1/y²: of an e^ε above 10¹⁹ that is zero in float32, and JAX takes it."""
+    return _ratio(x, y)
+
+
+@jax.custom_jvp
+def _ratio(x, y):
+    return x / y
+
+
+@_ratio.defjvp
+def _ratio_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return _ratio(x, y), _ratio(dx, y) - _ratio(x, y) * _ratio(dy, y)
 
 
 def reciprocal(x: Float[Array, ""]) -> Float[Array, ""]:

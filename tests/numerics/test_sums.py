@@ -12,7 +12,7 @@ import pytest
 from cases import FLOAT, INT, LARGEST, ULP, X64
 from jax.test_util import check_grads
 
-from rrjax.numerics.sums import _sum_at_once, accurate_sum, expm1_epsilon, split_product
+from rrjax.numerics.sums import _sum_at_once, accurate_sum, expm1_epsilon, odds_of_rates, ratio, split_product
 
 LARGEST_EXPONENT = 709 if jax.config.jax_enable_x64 else 88  # e to this is still a float
 
@@ -34,6 +34,9 @@ def test_odds_are_capped_and_poisoned():
     cap = LARGEST_EXPONENT
     top = float(expm1_epsilon(jnp.asarray(cap, FLOAT)))
     assert np.isfinite(top)
+    largest = odds_of_rates(jnp.asarray([cap + 1, np.inf], FLOAT))
+    assert (1 / (8 * largest) > np.finfo(FLOAT).tiny).all()
+    assert jnp.isnan(odds_of_rates(jnp.asarray([0.0, np.nan], FLOAT))).all()
     for epsilon in (cap + 1, 800.0, np.inf):
         assert float(expm1_epsilon(jnp.asarray(epsilon, FLOAT))) == top
     for epsilon in (0.0, -1.0, -np.inf, np.nan):
@@ -120,3 +123,11 @@ def test_many_small_terms_beside_a_large_one(size, share):
         x = np.full(size, share / size, FLOAT)
         x[place] = 1 - share
         assert abs(float(accurate_sum(jnp.asarray(x))) - math.fsum(x.tolist())) <= ULP
+
+
+def test_ratios_have_derivatives_where_the_square_is_beyond_the_dtype():
+    """JAX's quotient rule lost one of two terms that cancel."""
+    large = FLOAT.type(LARGEST_EXPONENT * 0.9)
+    for first in (lambda x: ratio(jnp.exp(x), jnp.exp(x) + 3), jax.grad(lambda x: ratio(jnp.exp(x), jnp.exp(x) + 3))):
+        assert abs(jax.grad(first)(large)) < 4 * ULP
+    check_grads(lambda x, y: ratio(x, y), (FLOAT.type(1.5), FLOAT.type(0.7)), order=2, atol=0.01, rtol=0.01)

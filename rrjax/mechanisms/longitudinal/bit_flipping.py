@@ -30,7 +30,6 @@ from rrjax.mechanisms.longitudinal.protocol import (
 from rrjax.mechanisms.mechanism import LogRows, PureMechanism, log_gain, numbers_if
 from rrjax.mechanisms.unary import SymmetricUnaryEncoding
 from rrjax.numerics.pytrees import pytree
-from rrjax.numerics.sums import expm1_epsilon, scaled_odds
 
 
 @pytree("num_categories", "num_bits")
@@ -94,10 +93,10 @@ class BitFlipping(PureMechanism):
     def mixture(self, reports: ArrayLike) -> Mixture:
         rows, numbers = kinds(self.checked(reports).reshape(-1, self.num_categories))
         numbers = numbers_if(self._sound(rows), numbers)
-        one, half = scaled_odds(expm1_epsilon(as_scalar(self.epsilon, float_dtype()) / 2), largest=0)
-        # e^{ε/2}, e^{−ε/2} and 1 for set, unset and absent bits, minus the one of unset bits, which is the noise.
-        lift = jnp.where(rows == 1, half * (half + 2 * one), jnp.where(rows == 0, 0, half * one))
-        return mixture_of_rows(numbers, one**2, lift)
+        epsilon = as_scalar(self.epsilon, float_dtype())
+        # 1, e^−ε and e^{−ε/2} for set, unset and absent bits, minus the one of unset bits, which is the noise.
+        absent = jnp.where(rows == 0, -jnp.inf, log_gain(epsilon / 2) - epsilon / 2)
+        return mixture_of_rows(numbers, jnp.where(rows == 1, log_gain(epsilon), absent), -epsilon)
 
     def checked(self, reports: ArrayLike) -> Int[Array, "*s K"]:
         """The reports as an array; `ValueError` for another shape or dtype or (not under tracing) what is no report."""

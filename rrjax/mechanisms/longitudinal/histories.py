@@ -81,8 +81,8 @@ def loss_of_answers(
 def _logs(rates: Rates) -> NDArray[Any]:
     """The logarithms [[1 − q, q], [1 − p, p]], in double precision."""
     weights = np.stack([np.asarray(weight) for weight in rates])
-    # An e^ε beyond the dtype was replaced by its largest number.
-    if not np.max(weights) < np.finfo(weights.dtype).max / 16:
+    # An e^ε beyond the dtype was replaced by that of `odds_of_rates`.
+    if not np.max(weights) < np.finfo(weights.dtype).max / 34:
         raise ArgumentError.about(
             "epsilon", f"must be one whose exponential is a number in {weights.dtype}, and first_epsilon below it"
         )

@@ -43,7 +43,7 @@ from rrjax.mechanisms.mechanism import CELLS, PureMechanism, numbers_if
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import refuse_spread, unsharded, with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon, scaled_odds
+from rrjax.numerics.sums import odds_of_rates, ratio
 
 MOST_REPORTS = 2**31 - 1
 """Largest number of reports of all rounds together, N·T."""
@@ -86,7 +86,8 @@ class Protocol(abc.ABC):
             num_reports: T, at least 1.
 
         Returns:
-            Scalar, nats; NaN for an impossible traced ε.
+            Scalar, nats; NaN for an impossible traced ε. At most 85.2 in float32, or 706.3 in float64, where the memo
+            is optimized unary encoding or an answer: a larger ε has these rates.
 
         Raises:
             ValueError: T not a positive integer.
@@ -159,7 +160,7 @@ class Protocol(abc.ABC):
         Raises:
             ArgumentError: Histories that are not integers of the domain or not of one length, or with too many outputs
                 to enumerate: some 15 rounds with few changes, fewer with many. An ε whose exponential is beyond the
-                dtype, from 86 in float32.
+                dtype, from 85.2 in float32.
 
         Example:
             >>> import rrjax
@@ -320,11 +321,11 @@ class TwoStages(Protocol):
     def _mixture(self, seen: Int[Array, "N M"], sound: Bool[ArrayLike, "*s"], num_reports: int) -> Mixture:
         """The likelihood, by what it depends on of each user's reports, and by whether these are sound."""
         rows, numbers = kinds(seen)
-        return _likelihood(self, rows, numbers_if(sound, numbers), num_reports)
+        return mixture_of_rows(numbers_if(sound, numbers), *_likelihood(self, rows, num_reports))
 
     @abc.abstractmethod
     def _memo_supports(self, seen: Int[Array, "U M"], num_reports: int) -> tuple[Float[Array, "U K"], ArrayLike]:
-        """The probability w_i that the memo supports each category, for a user who does not hold it: a ratio."""
+        """Logarithms of a·(e^ε∞ − 1)·w_i and of a, with any a for each user."""
 
     def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
         # Given the memos, the reports are independent: T rounds are one round of T users with each memo. O(K).
@@ -352,10 +353,12 @@ def second_odds(size: ArrayLike, epsilon: ArrayLike, first_epsilon: ArrayLike) -
     """
     dtype = float_dtype()
     last, first = as_scalar(epsilon, dtype), as_scalar(first_epsilon, dtype)
-    expm1_last, expm1_first, expm1_between = expm1_epsilon(last), expm1_epsilon(first), expm1_epsilon(last - first)
+    expm1_last, expm1_first, expm1_between = (odds_of_rates(each) for each in (last, first, last - first))
     # (E∞ − E₁)/E∞ = (1 − e^{ε₁ − ε∞})(1 + 1/E∞)
-    apart = expm1_between / (expm1_between + 1) * (1 + 1 / expm1_last)
-    return expm1_first * (1 + jnp.asarray(size, dtype) / expm1_last) / apart
+    apart = ratio(expm1_between, expm1_between + 1) * (1 + 1 / expm1_last)
+    more = ratio(1 + ratio(jnp.asarray(size, dtype), expm1_last), apart)
+    most = odds_of_rates(jnp.asarray(jnp.inf, dtype))
+    return jnp.where(expm1_first > most / more, most, expm1_first * more)
 
 
 @jax.jit
@@ -364,11 +367,9 @@ def _memoize(protocol, key, values):
     return memo.reshape(*values.shape, *memo.shape[1:])
 
 
-@partial(jax.jit, static_argnums=3)
-def _likelihood(protocol, rows, numbers, num_reports):
-    one, odds = scaled_odds(expm1_epsilon(as_scalar(protocol.epsilon, float_dtype())), largest=0)
-    weights, total = protocol._memo_supports(rows, num_reports)
-    return mixture_of_rows(numbers, one * total, odds * weights)
+@partial(jax.jit, static_argnums=2)
+def _likelihood(protocol, rows, num_reports):
+    return protocol._memo_supports(rows, num_reports)
 
 
 def can_be_drawn(support: Int[Array, " K"], number: Int[Array, ""], num_rounds: int | Array) -> Bool[Array, ""]:
@@ -420,14 +421,24 @@ def kinds(rows: Shaped[Array, "N M"]) -> tuple[Shaped[Array, "U M"], Shaped[Arra
     return jnp.asarray(different), jnp.asarray(numbers, int_dtype())
 
 
-def mixture_of_rows(numbers: Shaped[Array, " U"], noise: ArrayLike, rows: Float[Array, "U K"]) -> Mixture:
-    """The likelihood noise_u + Σ_i rows_ui·θ_i, each row over its base, or if that is tiny over its largest number."""
+def mixture_of_rows(numbers: Shaped[Array, " U"], log_rows: Float[Array, "U K"], log_noise: ArrayLike) -> Mixture:
+    """The likelihood noise_u + Σ_i rows_ui·θ_i by its logarithms: the numbers may be beyond the dtype.
+
+    Each row is over its base, or if that is tiny over its largest number.
+    """
+    return Mixture(numbers, *_scaled_rows(log_rows, log_noise))
+
+
+@jax.jit
+def _scaled_rows(log_rows, log_noise):
+    highest = lax.stop_gradient(jnp.maximum(jnp.max(log_rows, axis=1, keepdims=True), log_noise))
+    rows, noise = jnp.exp(log_rows - highest), jnp.exp(log_noise - highest)
     least = jnp.min(rows, axis=1, keepdims=True)
     # The maximum with zero: a product fused into the difference makes the smallest entry slightly negative.
     lift, base = jnp.maximum(rows - least, 0), noise + least
     largest = jnp.max(lift, axis=1, keepdims=True)
     scale = jnp.where(largest > base * 2.0**62, largest, base)  # ratios would leave the range of the dtype
-    return Mixture(numbers, (base / scale)[:, 0], Dense(lift / scale))
+    return (base / scale)[:, 0], Dense(lift / scale)
 
 
 @exportable

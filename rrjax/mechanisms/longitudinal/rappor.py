@@ -28,7 +28,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.protocol import again, check_rounds, drawn_bits, for_each_user, kinds
-from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, odds_ratio
+from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, epsilon_of_bits, inverse_odds
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.products import einsum, matmul
@@ -141,17 +141,17 @@ class Rappor:
 
         Infinite at f = 0.
         """
-        return self.num_hashes * jnp.log1p(odds_ratio(self.permanent))
+        return self.num_hashes * epsilon_of_bits(self.permanent)
 
     @property
     def first_epsilon(self) -> Float[Array, ""]:
         """ε₁ = h·log(q*(1 − p*)/(p*(1 − q*))), nats, of one report, with q* and p* of both randomizations in a row."""
-        return self.num_hashes * jnp.log1p(odds_ratio(self._bits.rates))
+        return self.num_hashes * epsilon_of_bits(self._bits.rates)
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
         number = as_integer(num_reports, "num_reports", 1)
-        return self.num_hashes * self._bits.epsilon_after(number, odds_ratio(self.permanent))
+        return self.num_hashes * self._bits.epsilon_after(number, inverse_odds(self.permanent))
 
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.

@@ -20,12 +20,12 @@ from rrjax.data.tally import Rates
 from rrjax.mechanisms.local_hashing import LocalHashing
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.protocol import Protocol, TwoStages, again, check_rounds, second_odds
-from rrjax.mechanisms.mechanism import settled
+from rrjax.mechanisms.mechanism import log_gain, settled
 from rrjax.mechanisms.randomized_response import RandomizedResponse
 from rrjax.mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding, UnaryEncoding, as_bits, sum_of_bits
 from rrjax.numerics.pytrees import pytree
 from rrjax.numerics.sharding import repeat, with_sharding_of
-from rrjax.numerics.sums import expm1_epsilon
+from rrjax.numerics.sums import odds_of_rates, ratio
 from rrjax.numerics.threefry import buckets_of
 
 Encoding: TypeAlias = Literal["symmetric", "optimized"]
@@ -62,17 +62,18 @@ class Answers(TwoStages):
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         # log(1 + (e^ε∞ − 1)(R − 1)/(R + g − 2 + e^ε∞)) with R = e^{T·ε₂}, for T reports of one answer.
         repeated = as_integer(num_reports, "num_reports", 1) * self._second.epsilon  # log R
-        e_last = expm1_epsilon(as_scalar(self.epsilon, float_dtype()))
-        return jnp.log1p(e_last * -jnp.expm1(-repeated) / (1 + (self.num_answers - 1 + e_last) * jnp.exp(-repeated)))
+        e_last = odds_of_rates(as_scalar(self.epsilon, float_dtype()))
+        noise = 1 + (self.num_answers - 1 + e_last) * jnp.exp(-repeated)
+        return jnp.log1p(ratio(e_last * -jnp.expm1(-repeated), noise))
 
     def _counts_again(self, key, held, number, usable):
         counts = simulate.randomized(key, held, self._second.epsilon)
         return counts, jnp.sum(counts)
 
     def _powers(self, supported: Int[Array, "U K"], named: Int[Array, "U T"]) -> tuple[Array, Array]:
-        """R^{n_i} and Σ_z R^{n_z}, R = e^ε₂, for n_z reports that name z and n_i that support i, up to a factor.
+        """Logarithms of R^{n_i} and Σ_z R^{n_z}/(e^ε∞ − 1), R = e^ε₂, up to a number.
 
-        In log space, because R^T overflows.
+        n_z reports of a user name z, and n_i support i. R^T would overflow.
         """
         second, largest = jnp.asarray(self._second.epsilon), named[:, -1:]
 
@@ -82,7 +83,9 @@ class Answers(TwoStages):
         # Each of the n_z reports that name z adds (R^{n_z} − 1)/n_z; each of the g answers adds 1.
         parts = power(named) * -jnp.expm1(-named.astype(second.dtype) * second) / named.astype(second.dtype)
         all_answers = self.num_answers * power(jnp.zeros_like(largest)) + jnp.sum(parts, axis=1, keepdims=True)
-        return power(supported), all_answers
+        epsilon = as_scalar(self.epsilon, second.dtype)
+        noise = jnp.log(all_answers) - epsilon - log_gain(epsilon)
+        return (supported - largest).astype(second.dtype) * second, noise
 
 
 @pytree("num_categories")
@@ -333,7 +336,7 @@ class LongitudinalUnaryEncoding(TwoStages):
     @property
     def instantaneous(self) -> Rates:
         if self.instantaneous_encoding == "optimized":
-            return _optimized(self.permanent, expm1_epsilon(as_scalar(self._first, float_dtype())))
+            return _optimized(self.permanent, odds_of_rates(as_scalar(self._first, float_dtype())))
         share = 2 if self.permanent_encoding == "symmetric" else 1  # of ε, by each of the two bits that a value changes
         odds = second_odds(2, self.epsilon / share, self.first_epsilon / share)  # pyright: ignore[reportOperatorIssue]
         return Rates(1, 1, odds).astype(float_dtype())
@@ -355,7 +358,8 @@ class LongitudinalUnaryEncoding(TwoStages):
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         number = as_integer(num_reports, "num_reports", 1)
-        return self._bits.epsilon_after(number, expm1_epsilon(as_scalar(self.epsilon, float_dtype())))
+        e_last = odds_of_rates(as_scalar(self.epsilon, float_dtype()))
+        return self._bits.epsilon_after(number, ratio(jnp.ones_like(e_last), e_last))
 
     def _loss(self, history, other, num_values):
         # One bit for each value of the histories, and one for every other value.
@@ -371,7 +375,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         return self._mixture(jnp.sum(reports, axis=1, dtype=jnp.int32), sound, reports.shape[1])
 
     def _memo_supports(self, seen, num_reports):
-        return self._bits.posteriors(seen, num_reports - seen), 1
+        return self._bits.log_lift(seen, num_reports - seen)
 
     def _counts_again(self, key, held, number, usable):
         return sum_of_bits(key, held, number, self.instantaneous, usable), number
@@ -418,7 +422,8 @@ class BitsTwice(NamedTuple):
     @property
     def _evidence(self):
         """Log-likelihood ratios: for a set bit by a reported one, log p2/q2, and against it by a reported zero."""
-        return jnp.log1p(self.second.truth / self.second.always), jnp.log1p(self.second.truth / self.second.never)
+        d, q, not_p = self.second.truth, self.second.always, self.second.never
+        return jnp.log1p(ratio(d, q)), jnp.log1p(ratio(d, not_p))
 
     @property
     def _prior(self):
@@ -430,39 +435,58 @@ class BitsTwice(NamedTuple):
         noisy = ~(self.first.always == 0)  # also where it is NaN
         return noisy, self._replace(first=Rates(*(jnp.where(noisy, weight, 1) for weight in self.first)))
 
-    def posteriors(self, ones: Any, zeros: Any) -> Float[Array, "*s"]:
-        """The probability w that a bit of the memo is set, of a category not held, given its ones and zeros."""
+    def log_lift(self, ones: Any, zeros: Any) -> tuple[Float[Array, "*s"], Float[Array, ""]]:
+        """Logarithms of a·(e^ε − 1)·w and of a, with e^ε the odds ratio of the first randomization, and any a.
+
+        w is the probability that a bit of the memo is set, of a category not held, given its ones and zeros.
+        """
         for_one, for_zero = self._evidence
         ones, zeros = (jnp.asarray(each, for_one.dtype) for each in (ones, zeros))
-        return jax.nn.sigmoid(ones * for_one - zeros * for_zero + self._prior)
+        shown, first = ones * for_one - zeros * for_zero, self.first
+        # (e^ε − 1)·w = (d/(1 − p))·(1/(1 − q))·s/(1 + s·q/(1 − q)): large logarithms are in `a` only.
+        against = -self._prior
+        lift = jnp.minimum(shown, against) - jnp.log1p(jnp.exp(-jnp.abs(shown - against)))
+        noise = jnp.log(first.never) - jnp.log(first.truth) + jnp.log(first.never + first.truth) - jnp.log(first.total)
+        return lift, noise
 
     def log_ratios(self, ones: Any, zeros: Any) -> Float[Array, "*s"]:
         """The log-ratio of the probabilities of these ones and zeros, for a user's own bit over another bit."""
         noisy, law = self._with_noise()
-        shown = jnp.log1p(odds_ratio(law.first) * law.posteriors(ones, zeros))
-        shown = shown - jnp.log1p(law.first.truth / law.first.never)  # log (1 − p1)/(1 − q1), if certainly not set
+        lift, noise = law.log_lift(ones, zeros)
+        shown = jax.nn.softplus(lift - noise)
+        shown = shown - jnp.log1p(
+            ratio(law.first.truth, law.first.never)
+        )  # log (1 − p1)/(1 − q1), if certainly not set
         for_one, for_zero = self._evidence
         ones, zeros = (jnp.asarray(each, for_one.dtype) for each in (ones, zeros))
         return jnp.where(noisy, shown, ones * for_one - zeros * for_zero)
 
-    def epsilon_after(self, num_reports: int, odds: Float[Array, ""]) -> Float[Array, ""]:
+    def epsilon_after(self, num_reports: int, noise: Float[Array, ""]) -> Float[Array, ""]:
         """The ε of T reports of two bits, the first set for one value and the second for another.
 
         The largest ratio has only ones in the first bit and only zeros in the second: the difference of their
-        `log_ratios`, without cancellation; `odds` is `odds_ratio` of the first rates. Without a permanent
-        randomization reports are independent, and their ε adds up.
+        `log_ratios`, without cancellation; `noise` is 1/(e^ε − 1) of the first randomization. Without it
+        reports are independent, and their ε adds up.
         """
         noisy, law = self._with_noise()
-        odds, prior = jnp.where(noisy, odds, 1), law._prior
+        prior = law._prior
         for_one, for_zero = (num_reports * each for each in self._evidence)
         apart = jax.nn.sigmoid(prior + for_one) * jax.nn.sigmoid(for_zero - prior) * -jnp.expm1(-(for_one + for_zero))
-        memo = jnp.log1p(odds * apart / (1 + odds * jax.nn.sigmoid(prior - for_zero)))
+        noise = jnp.where(noisy, noise, 1)
+        memo = jnp.log1p(ratio(apart, noise + jax.nn.sigmoid(prior - for_zero)))
         return jnp.where(noisy, memo, for_one + for_zero)
 
 
-def odds_ratio(rates: Rates) -> Float[Array, ""]:
-    """p(1 − q)/(q(1 − p)) − 1, without cancellation: e^ε − 1 of a unary encoding."""
-    return rates.truth / rates.always * (rates.total / rates.never)
+def inverse_odds(rates: Rates) -> Float[Array, ""]:
+    """1/(e^ε − 1) of a unary encoding, e^ε = p(1 − q)/(q(1 − p)), without cancellation."""
+    return ratio(rates.always, rates.truth) * ratio(rates.never, rates.total)
+
+
+def epsilon_of_bits(rates: Rates) -> Float[Array, ""]:
+    """ε of a unary encoding; e^ε may be beyond the dtype."""
+    inverse = inverse_odds(rates)
+    large = jnp.log1p(inverse) - jnp.log(ratio(rates.always, rates.truth)) - jnp.log(ratio(rates.never, rates.total))
+    return jnp.where(inverse < 1e-3, large, jnp.log1p(1 / jnp.maximum(inverse, 1e-3)))
 
 
 @pytree("num_categories")
@@ -485,10 +509,11 @@ def _optimized(permanent, e_first):
     p, q, d, e, b = permanent.p, permanent.q, permanent.d, permanent.not_q, permanent.not_p
     # E₁·e·b·y² + d(1 + E₁/2)·y = E₁/4 in y, and E₁·e·b·q2² − B·q2 + C = 0; both divided by E₁, which may be near the
     # limit of the dtype. Each quantity is the root of its own equation, without cancellation.
-    half = d * (1 / e_first + 0.5)
+    over = 1 / e_first  # XLA would divide by the product of two denominators, which may be beyond the dtype
+    half = d * (over + 0.5)
     root = jnp.sqrt(half**2 + e * b)
-    c = d / (2 * e_first) - q / 2 * (1 - p / 2)
-    linear = d / e_first + e * (1 - p / 2) - b * q / 2
+    c = d * over / 2 - q / 2 * (1 - p / 2)
+    linear = d * over + e * (1 - p / 2) - b * q / 2
     possible = c > 0
     return Rates(
         jnp.where(possible, 2 * c / (linear + root), jnp.nan),
