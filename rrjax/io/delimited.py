@@ -5,16 +5,16 @@ from __future__ import annotations
 import codecs
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import count
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 
 from rrjax.data.errors import DataError
 from rrjax.io.database import Connection, connect, file_list, literal, opened, opener_of
-from rrjax.io.lines import num_lines
+from rrjax.io.lines import holds, num_lines
 from rrjax.io.source import is_large, stamp_of
 
 Reading = Literal["in parts", "whole", "by Python"]
@@ -22,8 +22,6 @@ Reading = Literal["in parts", "whole", "by Python"]
 _NOT_CLOSED = (
     "a double quote is never closed, or not doubled, or has characters after it; or a cell has over 131,072 characters."
 )
-_PADDING = re.compile(r'" +(?=[^ "]|$)')
-"""Spaces after the quotes of a cell, as far as they are found without reading it: within quotes they are part of it."""
 _VIEWS = count()
 
 
@@ -62,9 +60,8 @@ def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
         raise _error_in(file, 1, f"{error}.") from error
     if not record:
         raise DataError.at(file, "the first line is blank; it must be a header or data.", row=1)
-    unpadded = [_PADDING.sub('"', line) for line in lines]
     try:
-        next(csv.reader(unpadded, delimiter=delimiter, skipinitialspace=True, strict=True))
+        next(_strict_reader(lines, delimiter))
     except csv.Error as error:
         if len(lines) > 1:
             raise _error_in(file, 1, _NOT_CLOSED) from error
@@ -84,15 +81,26 @@ def reading_of(file: str, width: int, delimiter: str, header: bool, *, is_odd: b
     """How to read a file; `is_odd` is of its first line, as of `first_record`.
 
     After an odd first line DuckDB may find no rows at all, or other ones, in silence: where it ends with another break,
-    after a byte order mark, with a tab after quotes. In parts it refuses files with line breaks in cells where a part
-    begins within one, and loses rows where a part begins at a line break of another kind than the first.
+    after a byte order mark, with a tab after quotes. After two spaces quotes are characters to it, and the lines of a
+    cell rows. In parts it refuses files with line breaks in cells where a part begins within one, and loses rows where
+    a part begins at a line break of another kind than the first.
 
     Raises:
         DataError: DuckDB finds another number of rows than others do.
     """
-    if is_odd:
+    if is_odd or _is_padded(file, delimiter, stamp_of(file)):
         return "by Python"
     return _found_alike(file, width, delimiter, header, stamp_of(file)) if is_large(file) else "in parts"
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_padded(file: str, delimiter: str, _: object) -> bool:
+    """Whether several spaces are before the quotes of a cell in a file with this stamp."""
+    if delimiter == " " or not holds(file, b'  "'):
+        return False
+    begin = re.compile(rf'(?:^|{re.escape(delimiter)}) {{2,}}"')
+    with opened(file) as stream:
+        return any(map(begin.search, stream))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -189,9 +197,13 @@ def _rows(file: str, width: int, delimiter: str, header: bool) -> Iterator[list[
     """The rows of a file as Python's reader finds them; `DataError` where it finds none, or another width."""
     with opened(file) as stream:
         first = len(_read_first(stream, delimiter)[1]) if header else 0
-        reader = csv.reader(stream, delimiter=delimiter, strict=True, skipinitialspace=True)
+        own: list[str] = []  # the lines of a row
+        reader = _strict_reader((own.append(line) or line for line in stream), delimiter)
         try:
             for row in reader:
+                if any('" ' in line for line in own):  # within quotes these spaces are part of the cell
+                    row = next(csv.reader(own, delimiter=delimiter, skipinitialspace=True))
+                own.clear()
                 if not row and width > 1:
                     continue
                 if len(row) == width + 1 and not row[-1]:  # as DuckDB does
@@ -207,6 +219,13 @@ def _rows(file: str, width: int, delimiter: str, header: bool) -> Iterator[list[
 
 def _error_in(file: str, line: int, problem: str) -> DataError:
     return DataError(f"{file}, line {line:,}: {problem}", file=file, row=line)
+
+
+def _strict_reader(lines: Iterable[str], delimiter: str) -> Any:
+    """Python's reader of lines without spaces between quotes and a delimiter or the end of the line."""
+    padding = re.compile(rf'" +(?=$|[\r\n]|{re.escape(delimiter)})')
+    unpadded = (padding.sub('"', line) if '" ' in line else line for line in lines)
+    return csv.reader(unpadded, delimiter=delimiter, strict=True, skipinitialspace=True)
 
 
 def _read_first(stream: IO[str], delimiter: str) -> tuple[list[str], list[str]]:

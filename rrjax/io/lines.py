@@ -1,4 +1,4 @@
-"""The number of lines of a text, at the speed of memory: how many rows another reader has to find in it."""
+"""What is in a text, at the speed of memory: how many lines, which another reader has to find, and characters."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def num_lines(file: str, *, blank: bool, quoted: bool) -> int | None:
     if state.is_open:
         return None
     return number + (state.last not in (_LF, _CR))
+
+
+def holds(file: str, characters: bytes) -> bool:
+    """Whether a text that can be read, compressed or not, has these characters, which are no line break."""
+    before = b""
+    for part in _parts(file):
+        if characters in part or characters in before + part[: len(characters)]:
+            return True
+        before = part[1 - len(characters) :]
+    return False
 
 
 def _parts(file: str) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -245,3 +246,35 @@ def test_a_tally_that_no_file_keeps_is_refused_before_it_is_written(tallies, lab
     with refused("tally"):
         save_tally("direct.parquet", tally, mechanism)
     assert int(load_tally("direct.parquet").tally.num_users) == 1700
+
+
+@pytest.mark.parametrize("spaces", range(4))
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_spaces_before_quotes_make_no_rows(tmp_path, monkeypatch, spaces, end):
+    """After two of them quotes were characters, and each line of a cell a row, or a label with quotes."""
+    monkeypatch.chdir(tmp_path)
+    blank = " " * spaces
+    for name, header, rows in (
+        ("last", "answer,note", [f'yes,{blank}"well{end}no,bye"', "yes,x", "no,y", "no,z"]),
+        ("first", "note,answer", [f'{blank}"well,no{end}bye",yes', "x,yes", "x,no", "x,no"]),
+        ("around", "answer,note", [f'{blank}"yes"{blank},{blank}"x"{blank}', "yes,x", f'{blank}"no",y', "no,z"]),
+        ("zipped", "answer,note", [f'yes,{blank}"a ""b""  ,  ""c"""', "yes,x", f'{blank}"no",y', "no,z"]),
+    ):
+        text = end.join([header, *rows, ""]).encode()
+        file = f"{name}.csv" + ".gz" * (name == "zipped")
+        Path(file).write_bytes(gzip.compress(text) if name == "zipped" else text)
+        np.testing.assert_array_equal(count_reports(Source(file, column="answer"), ANSWERS).counts, [2, 2])
+    Path("kept.csv").write_text(f'answer\n{blank}"a ""b"" , c"\nyes\n')
+    assert 'a "b" , c' in count_reports(Source("kept.csv", column="answer")).domain.labels()
+    Path("open.csv").write_text(f'answer,note\nyes,x\nno,{blank}"y\n')
+    with refused(error=DataError, file="open.csv"):
+        count_reports(Source("open.csv", column="answer"), ANSWERS)
+
+
+@pytest.mark.parametrize("spaces", [1, 2])
+def test_spaces_before_quotes_in_a_large_file(tmp_path, monkeypatch, spaces):
+    """It was refused, because its lines end in several ways: they did not."""
+    monkeypatch.chdir(tmp_path)
+    rows = [*["yes," + "x" * 90] * 100_000, f'yes,{" " * spaces}"well', 'no,bye"', "no,x"]
+    written_file(tmp_path, "large.csv", "answer,note", "\n", rows)
+    np.testing.assert_array_equal(count_reports(Source("large.csv", column="answer"), ANSWERS).counts, [1, 100_001])
