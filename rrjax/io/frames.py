@@ -444,9 +444,23 @@ def _without_nulls(series) -> list[Any]:
     """The values, with None for the nulls of the engine; floats of 32 bits as they are written: 0.1."""
     import narwhals.stable.v2 as nw
 
-    is_short = series.dtype == nw.Float32
+    categories = getattr(getattr(series.to_native(), "dtype", None), "categories", None)  # of pandas, of any type
+    is_short = series.dtype == nw.Float32 or str(getattr(categories, "dtype", "")) == "float32"
     values = zip(series.to_list(), series.is_null().to_list(), strict=True)
     return [None if null else float(str(np.float32(value))) if is_short else value for value, null in values]
+
+
+def _decoded(frame, column: str):
+    """A frame of Arrow in which a dictionary, whose chunks may have different ones, is a column of numbers or texts."""
+    import narwhals.stable.v2 as nw
+    from pyarrow.types import is_decimal, is_floating
+
+    table = frame.collect().to_native()
+    kind = table.schema.field(column).type.value_type
+    if is_decimal(kind) or is_floating(kind):
+        place = table.schema.get_field_index(column)
+        return nw.from_native(table.set_column(place, column, table.column(place).cast(kind))).lazy()
+    return frame.with_columns(nw.col(column).cast(nw.String))
 
 
 def amounts_of(frame, column: str, counts: str | None, most: int) -> tuple[list[Any], list[int]]:
@@ -454,7 +468,7 @@ def amounts_of(frame, column: str, counts: str | None, most: int) -> tuple[list[
     import narwhals.stable.v2 as nw
 
     if frame.implementation.is_pyarrow() and type_of(frame, column) == nw.Categorical:
-        frame = frame.with_columns(nw.col(column).cast(nw.String))  # its chunks may have different dictionaries
+        frame = _decoded(frame, column)
     if counts is None:
         values, sums = groups_of(frame.select(report=nw.col(column)), most, column)
         return values, sums["amount"]

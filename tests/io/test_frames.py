@@ -3,6 +3,7 @@
 import itertools
 import os
 import sys
+from decimal import Decimal
 
 import jax
 import numpy as np
@@ -109,6 +110,27 @@ def test_numbers_of_32_bits_are_those_that_were_written(engine, request):
     table = pa.table({"report": pa.array([0.1, 0.25, 0.1, None, 3.0], pa.float32())})
     counted = count_frame(on(engine, table, request), ["0.1", "0.25", "3"], column="report")
     assert (counted.counts.tolist(), counted.num_missing) == ([2, 1, 1], 1)
+
+
+def test_numbers_in_dictionaries_have_the_labels_of_numbers():
+    """Categories of 32 bits were 0.10000000149011612, and decimals of dictionaries had zeros at the end."""
+    domain = ["0.1", "2.5"]
+    floats = pa.array([0.1, 2.5, 0.1], pa.float32())
+    decimals = pa.array([Decimal("0.10"), Decimal("2.50"), Decimal("0.10")])
+    frames = [pa.table({"report": each.dictionary_encode()}) for each in (floats, decimals)]
+    categories = pa.table({"report": floats}).to_pandas().astype("category")
+    ordered = categories.assign(report=categories["report"].cat.as_ordered())
+    for frame in (*frames, categories, ordered):
+        assert count_frame(frame, domain, column="report").counts.tolist() == [2, 1]
+        assert count_frame(frame, None, column="report").domain.labels().tolist() == domain
+    # Dictionaries of texts, in pandas, too; and of other columns, of what is no label.
+    texts = pa.array(["0.1", "2.5", "0.1"]).dictionary_encode()
+    lists = pa.DictionaryArray.from_arrays(pa.array([0, 0, 0], pa.int8()), pa.array([[1]]))
+    for frame in (
+        pa.table({"report": texts, "other": lists}),
+        pd.DataFrame({"report": pd.Series(texts, dtype=pd.ArrowDtype(texts.type))}),
+    ):
+        assert count_frame(frame, domain, column="report").counts.tolist() == [2, 1]
 
 
 @pytest.mark.long
