@@ -158,11 +158,11 @@ class SurveyDesign:
                 "--design", "holds the mechanism and its parameters: leave --mechanism and --parameter out", value=path
             )
         try:
-            record = tomllib.loads(path.read_text(encoding="utf-8"))
+            record = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             of_toml = isinstance(error, tomllib.TOMLDecodeError)
-            bare = _FRACTION.search(path.read_text(encoding="utf-8")) if of_toml else None
+            bare = _FRACTION.search(path.read_text(encoding="utf-8-sig")) if of_toml else None
             hint = f'. TOML wants quotes around a fraction: {bare[1]} = "{bare[2]}"' if bare else ""
             raise _unusable(path, f" cannot be read: {reason}{hint}") from error
         try:
@@ -197,7 +197,13 @@ class SurveyDesign:
         entry = TABLE[self.mechanism or ""]
         vectors = entry.vectors if entry.samples == 1 else ()
         given = {name: text for name, text in self.given.items() if name != "yes"}
-        return {name: in_order(name, text, domain) if name in vectors else text for name, text in given.items()}
+        try:
+            return {name: in_order(name, text, domain) if name in vectors else text for name, text in given.items()}
+        except UsageError as error:
+            if self.design is None:
+                raise
+            said, form = str(error).removeprefix("--parameter "), '{yes = "1/6", no = "5/6"}'
+            raise _unusable(self.design, f": {said}. In the file they are named so: {form}.") from error
 
     def _made(self, make: Callable[[], Made]) -> Made:
         try:

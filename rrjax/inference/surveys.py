@@ -1,6 +1,7 @@
 r"""Estimates of a population from a sample survey: weights, strata, clusters, finite populations; of any mechanism.
 
-Each report has a score s_u, the unbiased number `debias(report) @ c` of its user. A survey treats it as any variable.
+Each report has a score s_u, the unbiased number m + `debias(report) @ (c − m)` of its user; a constant m among the c_j
+need not be estimated. A survey treats the score as any variable.
 The mean is Hájek's ratio r = Σ w_u·s_u / Σ w_u, the total T = Σ w_u·s_u. With the influence e_u = w_u·(s_u − r)/Σ w, of
 a total w_u·s_u, summed to e_hi over cluster i of the n_h clusters of stratum h, of which the population has N_h,
 

@@ -68,7 +68,16 @@ def test_a_design_in_a_file(answers):
     by_flags = shares(answers("estimate", "counts.csv", *COUNTED, *DICE, "--json")[1])
     assert shares(out) == by_flags
     answers.refuses("--design", *line, "--mechanism", "mangat")
-    for text in ('mechanism = "forced-response"\ntruth = "2/3"', "truth = 1", 'mechanism = "dice"', "mechanism = "):
+    written('\ufeffmechanism = "forced-response"\ntruth = "2/3"\nforced = [0.5, "1/2"]\n')
+    assert shares(answers.done(*line)) == by_flags
+    unclear = 'mechanism = "forced-response"\ntruth = "2/3"\nforced = [0.3, 0.6]'  # which is of the yes?
+    for text in (
+        'mechanism = "forced-response"\ntruth = "2/3"',
+        "truth = 1",
+        'mechanism = "dice"',
+        "mechanism = ",
+        unclear,
+    ):
         written(text)
         assert answers(*line)[0] == 3
         assert (answers.error.flag, str(answers.error.file)) == ("--design", "dice.toml")
