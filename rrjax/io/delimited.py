@@ -47,8 +47,8 @@ def delimited(
 def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
     """The cells of the first line, and whether it is odd.
 
-    A cell has another line break than there is at the end, or any after a byte order mark or beside cells with spaces
-    before quotes; or there are characters after its quotes, other than spaces.
+    There are quotes after a byte order mark; or a cell has another line break than there is at the end, or any beside
+    cells with spaces before quotes; or there are characters after its quotes, other than spaces.
 
     Raises:
         DataError: A file that cannot be read, is blank there, or never closes a quote there.
@@ -68,7 +68,8 @@ def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
         return record, True
     ends = {line[len(line.rstrip("\r\n")) :] for line in lines}
     is_padded = next(csv.reader(lines, delimiter=delimiter)) != record
-    return record, len(lines) > 1 and (len(ends) > 1 or is_padded or _is_marked(file))
+    is_marked = any('"' in line for line in lines) and _is_marked(file)
+    return record, is_marked or (len(lines) > 1 and (len(ends) > 1 or is_padded))
 
 
 def _is_marked(file: str) -> bool:
@@ -81,9 +82,9 @@ def reading_of(file: str, width: int, delimiter: str, header: bool, *, is_odd: b
     """How to read a file; `is_odd` is of its first line, as of `first_record`.
 
     After an odd first line DuckDB may find no rows at all, or other ones, in silence: where it ends with another break,
-    after a byte order mark, with a tab after quotes. After two spaces quotes are characters to it, and the lines of a
-    cell rows. In parts it refuses files with line breaks in cells where a part begins within one, and loses rows where
-    a part begins at a line break of another kind than the first.
+    with a delimiter before quotes after a byte order mark, with a tab after quotes. After two spaces quotes are
+    characters to it, and the lines of a cell rows. In parts it refuses files with line breaks in cells where a part
+    begins within one, and loses rows where a part begins at a line break of another kind than the first.
 
     Raises:
         DataError: DuckDB finds another number of rows than others do.

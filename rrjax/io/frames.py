@@ -445,7 +445,7 @@ def _without_nulls(series) -> list[Any]:
     import narwhals.stable.v2 as nw
 
     categories = getattr(getattr(series.to_native(), "dtype", None), "categories", None)  # of pandas, of any type
-    is_short = series.dtype == nw.Float32 or str(getattr(categories, "dtype", "")) == "float32"
+    is_short = series.dtype == nw.Float32 or str(getattr(categories, "dtype", "")) in ("float32", "float[pyarrow]")
     values = zip(series.to_list(), series.is_null().to_list(), strict=True)
     return [None if null else float(str(np.float32(value))) if is_short else value for value, null in values]
 

@@ -278,3 +278,15 @@ def test_spaces_before_quotes_in_a_large_file(tmp_path, monkeypatch, spaces):
     rows = [*["yes," + "x" * 90] * 100_000, f'yes,{" " * spaces}"well', 'no,bye"', "no,x"]
     written_file(tmp_path, "large.csv", "answer,note", "\n", rows)
     np.testing.assert_array_equal(count_reports(Source("large.csv", column="answer"), ANSWERS).counts, [1, 100_001])
+
+
+@pytest.mark.parametrize("end", BREAKS)
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("cell", ['"Smoke, or not,"', '"Did you ""smoke"", ""drink"" or neither?"', '"Re"', '"x,"'])
+def test_quotes_after_a_byte_order_mark_lose_no_row(tmp_path, monkeypatch, cell, marked, end):
+    """As spreadsheets write them: there was no row, in silence beside another file."""
+    monkeypatch.chdir(tmp_path)
+    written_file(tmp_path, "other.csv", "answer,b", "\n", ["no,"] * 3)
+    written_file(tmp_path, "marked.csv", "\ufeff" * marked + f"{cell},answer", end, ["x,yes", "x,yes"])
+    source = Source(["other.csv", "marked.csv"], column="answer")
+    np.testing.assert_array_equal(count_reports(source, ANSWERS).counts, [3, 2])

@@ -120,7 +120,8 @@ def test_numbers_in_dictionaries_have_the_labels_of_numbers():
     frames = [pa.table({"report": each.dictionary_encode()}) for each in (floats, decimals)]
     categories = pa.table({"report": floats}).to_pandas().astype("category")
     ordered = categories.assign(report=categories["report"].cat.as_ordered())
-    for frame in (*frames, categories, ordered):
+    of_arrow = pd.DataFrame({"report": pd.Series(floats, dtype=pd.ArrowDtype(floats.type)).astype("category")})
+    for frame in (*frames, categories, ordered, of_arrow):
         assert count_frame(frame, domain, column="report").counts.tolist() == [2, 1]
         assert count_frame(frame, None, column="report").domain.labels().tolist() == domain
     # Dictionaries of texts, in pandas, too; and of other columns, of what is no label.

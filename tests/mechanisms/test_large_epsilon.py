@@ -79,6 +79,7 @@ def test_nearly_no_permanent_noise_is_nearly_none(f):
     found, wanted = (rrjax.mle(each.mixture(reports)) for each in (noisy, bare))
     np.testing.assert_allclose(found, wanted, atol=1e-4)
     assert float(noisy.epsilon_after(2)) == pytest.approx(float(bare.epsilon_after(2)), rel=3e-3)
+    assert float(noisy.epsilon_after(1000)) == pytest.approx(float(noisy.epsilon), rel=1e-5)
     assert float(noisy.epsilon) == pytest.approx(2 * np.log((1 - f / 2) / (f / 2)), rel=1e-6)
 
 
@@ -128,6 +129,15 @@ def test_nothing_depends_on_a_large_epsilon(kind):
         epsilon = FLOAT.type(share * LARGEST)
         np.testing.assert_allclose(derivatives(epsilon), 0, atol=1e-9 if X64 else 1e-5)
         assert np.isfinite(numbers(epsilon)).all()
+
+
+@pytest.mark.parametrize("share", [0.5, 0.99, 1.06, 1.4, 1.99])
+def test_symmetric_bits_deliver_their_epsilon(share):
+    """Above an ε∞ of 85 in float32 it was ε₁/2 after one report, and 85 after any number."""
+    for first in (1.0, 0.4 * share * LARGEST):
+        protocol = unary(share * LARGEST, ("symmetric", "symmetric"), first)
+        assert float(protocol.epsilon_after(1)) == pytest.approx(first, rel=1e-5)
+        assert float(protocol.epsilon_after(10_000)) == pytest.approx(share * LARGEST, rel=1e-5)
 
 
 @pytest.mark.long

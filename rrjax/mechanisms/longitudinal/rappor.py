@@ -28,7 +28,7 @@ from rrjax.data.mixture import Mixture
 from rrjax.data.tally import Rates
 from rrjax.mechanisms.longitudinal import histories
 from rrjax.mechanisms.longitudinal.protocol import again, check_rounds, drawn_bits, for_each_user, kinds
-from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, epsilon_of_bits, inverse_odds
+from rrjax.mechanisms.longitudinal.two_stages import BitsTwice, epsilon_of_bits
 from rrjax.mechanisms.mechanism import CELLS, numbers_if
 from rrjax.mechanisms.unary import are_bits, as_bits
 from rrjax.numerics.products import einsum, matmul
@@ -151,7 +151,7 @@ class Rappor:
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         """The ε of T reports of one word, nats: `Protocol.epsilon_after`."""
         number = as_integer(num_reports, "num_reports", 1)
-        return self.num_hashes * self._bits.epsilon_after(number, inverse_odds(self.permanent))
+        return self.num_hashes * self._bits.epsilon_after(number)
 
     def history_loss(self, history: ArrayLike, other: ArrayLike) -> float:
         """The privacy loss of two histories of words, in the cohort where it is largest: `Protocol.history_loss`.

@@ -358,8 +358,7 @@ class LongitudinalUnaryEncoding(TwoStages):
 
     def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         number = as_integer(num_reports, "num_reports", 1)
-        e_last = odds_of_rates(as_scalar(self.epsilon, float_dtype()))
-        return self._bits.epsilon_after(number, ratio(jnp.ones_like(e_last), e_last))
+        return self._bits.epsilon_after(number)
 
     def _loss(self, history, other, num_values):
         # One bit for each value of the histories, and one for every other value.
@@ -446,8 +445,9 @@ class BitsTwice(NamedTuple):
         # (e^ε − 1)·w = (d/(1 − p))·(1/(1 − q))·s/(1 + s·q/(1 − q)): large logarithms are in `a` only.
         against = -self._prior
         lift = jnp.minimum(shown, against) - jnp.log1p(jnp.exp(-jnp.abs(shown - against)))
-        noise = jnp.log(first.never) - jnp.log(first.truth) + jnp.log(first.never + first.truth) - jnp.log(first.total)
-        return lift, noise
+        return lift, jnp.log(first.never + first.truth) - jnp.log(first.total) + jnp.log(first.never) - jnp.log(
+            first.truth
+        )
 
     def log_ratios(self, ones: Any, zeros: Any) -> Float[Array, "*s"]:
         """The log-ratio of the probabilities of these ones and zeros, for a user's own bit over another bit."""
@@ -461,19 +461,23 @@ class BitsTwice(NamedTuple):
         ones, zeros = (jnp.asarray(each, for_one.dtype) for each in (ones, zeros))
         return jnp.where(noisy, shown, ones * for_one - zeros * for_zero)
 
-    def epsilon_after(self, num_reports: int, noise: Float[Array, ""]) -> Float[Array, ""]:
+    def epsilon_after(self, num_reports: int) -> Float[Array, ""]:
         """The ε of T reports of two bits, the first set for one value and the second for another.
 
         The largest ratio has only ones in the first bit and only zeros in the second: the difference of their
-        `log_ratios`, without cancellation; `noise` is 1/(e^ε − 1) of the first randomization. Without it
-        reports are independent, and their ε adds up.
+        `log_ratios`, without cancellation. Without a permanent randomization reports are independent, and their ε adds
+        up.
         """
         noisy, law = self._with_noise()
         prior = law._prior
         for_one, for_zero = (num_reports * each for each in self._evidence)
-        apart = jax.nn.sigmoid(prior + for_one) * jax.nn.sigmoid(for_zero - prior) * -jnp.expm1(-(for_one + for_zero))
-        noise = jnp.where(noisy, noise, 1)
-        memo = jnp.log1p(ratio(apart, noise + jax.nn.sigmoid(prior - for_zero)))
+        one, other, unlike = prior + for_one, for_zero - prior, -jnp.expm1(-(for_one + for_zero))
+        log_base = jnp.logaddexp(-log_odds(law.first), jax.nn.log_sigmoid(-other))
+        log_apart = jax.nn.log_sigmoid(one) + jax.nn.log_sigmoid(other) + jnp.log(unlike)
+        vanishing = log_base < -60  # logarithms where the numbers may be beyond the dtype: they have fewer digits
+        base = jnp.where(vanishing, 1, inverse_odds(law.first) + jax.nn.sigmoid(-other))
+        memo = jnp.log1p(ratio(jax.nn.sigmoid(one) * jax.nn.sigmoid(other) * unlike, base))
+        memo = jnp.where(vanishing, jax.nn.softplus(log_apart - log_base), memo)
         return jnp.where(noisy, memo, for_one + for_zero)
 
 
@@ -482,11 +486,16 @@ def inverse_odds(rates: Rates) -> Float[Array, ""]:
     return ratio(rates.always, rates.truth) * ratio(rates.never, rates.total)
 
 
+def log_odds(rates: Rates) -> Float[Array, ""]:
+    """The logarithm of e^ε − 1 of a unary encoding; e^ε may be beyond the dtype."""
+    q, not_p = jnp.log(rates.always) - jnp.log(rates.truth), jnp.log(rates.never) - jnp.log(rates.total)
+    return -(q + not_p)
+
+
 def epsilon_of_bits(rates: Rates) -> Float[Array, ""]:
     """ε of a unary encoding; e^ε may be beyond the dtype."""
     inverse = inverse_odds(rates)
-    large = jnp.log1p(inverse) - jnp.log(ratio(rates.always, rates.truth)) - jnp.log(ratio(rates.never, rates.total))
-    return jnp.where(inverse < 1e-3, large, jnp.log1p(1 / jnp.maximum(inverse, 1e-3)))
+    return jnp.where(inverse < 1e-3, jnp.log1p(inverse) + log_odds(rates), jnp.log1p(1 / jnp.maximum(inverse, 1e-3)))
 
 
 @pytree("num_categories")
