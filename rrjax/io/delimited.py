@@ -47,8 +47,8 @@ def delimited(
 def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
     """The cells of the first line, and whether it is odd.
 
-    There are quotes after a byte order mark; or a cell has another line break than there is at the end, or any beside
-    cells with spaces before quotes; or there are characters after its quotes, other than spaces.
+    A cell has another line break than there is at the end, or any beside cells with spaces before quotes; or, after a
+    byte order mark, any or a delimiter; or there are characters after its quotes, other than spaces.
 
     Raises:
         DataError: A file that cannot be read, is blank there, or never closes a quote there.
@@ -68,8 +68,9 @@ def first_record(file: str, delimiter: str) -> tuple[list[str], bool]:
         return record, True
     ends = {line[len(line.rstrip("\r\n")) :] for line in lines}
     is_padded = next(csv.reader(lines, delimiter=delimiter)) != record
-    is_marked = any('"' in line for line in lines) and _is_marked(file)
-    return record, is_marked or (len(lines) > 1 and (len(ends) > 1 or is_padded))
+    if len(lines) > 1 and (len(ends) > 1 or is_padded):
+        return record, True
+    return record, (len(lines) > 1 or any(delimiter in cell for cell in record)) and _is_marked(file)
 
 
 def _is_marked(file: str) -> bool:
