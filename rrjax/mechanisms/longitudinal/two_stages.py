@@ -441,22 +441,19 @@ class BitsTwice(NamedTuple):
         """
         for_one, for_zero = self._evidence
         ones, zeros = (jnp.asarray(each, for_one.dtype) for each in (ones, zeros))
-        shown, first = ones * for_one - zeros * for_zero, self.first
+        shown, against = ones * for_one - zeros * for_zero, -self._prior
         # (e^ε − 1)·w = (d/(1 − p))·(1/(1 − q))·s/(1 + s·q/(1 − q)): large logarithms are in `a` only.
-        against = -self._prior
         lift = jnp.minimum(shown, against) - jnp.log1p(jnp.exp(-jnp.abs(shown - against)))
-        return lift, jnp.log(first.never + first.truth) - jnp.log(first.total) + jnp.log(first.never) - jnp.log(
-            first.truth
-        )
+        _, not_p, d = self.first
+        return lift, jnp.log(not_p + d) - jnp.log(self.first.total) + jnp.log(not_p) - jnp.log(d)
 
     def log_ratios(self, ones: Any, zeros: Any) -> Float[Array, "*s"]:
         """The log-ratio of the probabilities of these ones and zeros, for a user's own bit over another bit."""
         noisy, law = self._with_noise()
         lift, noise = law.log_lift(ones, zeros)
         shown = jax.nn.softplus(lift - noise)
-        shown = shown - jnp.log1p(
-            ratio(law.first.truth, law.first.never)
-        )  # log (1 − p1)/(1 − q1), if certainly not set
+        _, not_p, d = law.first
+        shown = shown - jnp.log1p(ratio(d, not_p))  # log (1 − p1)/(1 − q1), if certainly not set
         for_one, for_zero = self._evidence
         ones, zeros = (jnp.asarray(each, for_one.dtype) for each in (ones, zeros))
         return jnp.where(noisy, shown, ones * for_one - zeros * for_zero)
