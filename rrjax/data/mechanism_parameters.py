@@ -24,7 +24,7 @@ MOST_BUCKETS = 1 << 30
 
 
 def _over(x: Any, y: Any) -> Any:
-    """x/y of numbers of any kind."""
+    """x/y of numbers of any kind; of JAX with the derivatives of `ratio`."""
     if isinstance(y, Number | np.ndarray):
         return x / y
     import jax.numpy as jnp  # here, because clients use rates without JAX

@@ -324,7 +324,7 @@ class TwoStages(Protocol):
         return mixture_of_rows(numbers_if(sound, numbers), *_likelihood(self, rows, num_reports))
 
     @abc.abstractmethod
-    def _memo_supports(self, seen: Int[Array, "U M"], num_reports: int) -> tuple[Float[Array, "U K"], ArrayLike]:
+    def _log_rows(self, seen: Int[Array, "U M"], num_reports: int) -> tuple[Float[Array, "U K"], ArrayLike]:
         """Logarithms of a·(e^ε∞ − 1)·w_i and of a, with any a for each user."""
 
     def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
@@ -369,7 +369,7 @@ def _memoize(protocol, key, values):
 
 @partial(jax.jit, static_argnums=2)
 def _likelihood(protocol, rows, num_reports):
-    return protocol._memo_supports(rows, num_reports)
+    return protocol._log_rows(rows, num_reports)
 
 
 def can_be_drawn(support: Int[Array, " K"], number: Int[Array, ""], num_rounds: int | Array) -> Bool[Array, ""]:

@@ -70,7 +70,7 @@ class Answers(TwoStages):
         counts = simulate.randomized(key, held, self._second.epsilon)
         return counts, jnp.sum(counts)
 
-    def _powers(self, supported: Int[Array, "U K"], named: Int[Array, "U T"]) -> tuple[Array, Array]:
+    def _log_powers(self, supported: Int[Array, "U K"], named: Int[Array, "U T"]) -> tuple[Array, Array]:
         """Logarithms of R^{n_i} and Σ_z R^{n_z}/(e^ε∞ − 1), R = e^ε₂, up to a number.
 
         n_z reports of a user name z, and n_i support i. R^T would overflow.
@@ -141,8 +141,8 @@ class LongitudinalRandomizedResponse(Answers):
         rows = jnp.sort(reports.astype(jnp.int32), axis=1)
         return self._mixture(rows, self.single_round._sound(reports), reports.shape[1])
 
-    def _memo_supports(self, seen, num_reports):
-        return self._powers(times_supported(self, seen), times_named(seen))
+    def _log_rows(self, seen, num_reports):
+        return self._log_powers(times_supported(self, seen), times_named(seen))
 
 
 @pytree("num_categories", "num_buckets")
@@ -238,8 +238,8 @@ class LongitudinalLocalHashing(Answers):
         seen = jnp.concatenate([times_supported(self, reports), times_named(buckets)], axis=1)
         return self._mixture(seen, (buckets >= 0) & (buckets < self.num_answers), reports.shape[1])
 
-    def _memo_supports(self, seen, num_reports):
-        return self._powers(seen[:, : self.num_categories], seen[:, self.num_categories :])
+    def _log_rows(self, seen, num_reports):
+        return self._log_powers(seen[:, : self.num_categories], seen[:, self.num_categories :])
 
     def _collect(self, key: Array, true_counts: Array, num_rounds: int) -> tuple[Array, Array]:
         return Protocol._collect(self, key, true_counts, num_rounds)  # a user's hash function is the same in all rounds
@@ -373,7 +373,7 @@ class LongitudinalUnaryEncoding(TwoStages):
         check_rounds(reports, "[N, T, K]")
         return self._mixture(jnp.sum(reports, axis=1, dtype=jnp.int32), sound, reports.shape[1])
 
-    def _memo_supports(self, seen, num_reports):
+    def _log_rows(self, seen, num_reports):
         return self._bits.log_lift(seen, num_reports - seen)
 
     def _counts_again(self, key, held, number, usable):
