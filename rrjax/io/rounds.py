@@ -335,6 +335,8 @@ class MemoFile:
                         "it to a file of one name, use that one alone from now on, and delete the others"
                     )
                 memos, note = self._read(), self._lock.note()
+                if self.path.exists() and note.get("collection") not in (None, memos.collection):
+                    raise self._other()
                 if memos.collection is None and not self.head["simulated"]:
                     memos.collection = token_hex(8)  # written with this round
                 last = note.get("generation", 0)
@@ -388,6 +390,14 @@ class MemoFile:
             f"Round {number} was interrupted after the memo had noted it. Its reports are in {place} now, and nothing "
             "else was made. For the next round give the command again.",
             file=str(place),
+        )
+
+    def _other(self) -> DataError:
+        assert self._lock is not None
+        return self._refused(
+            f"is not the memo that was here: {self._lock.path} shows that it belongs to another collection. Answers of "
+            "this collection would be drawn again, which spends ε∞ again. Bring back the memo that was here; to use "
+            f"this one in its place, delete {self._lock.path}, or put the memo's own lock there"
         )
 
     def _older(self, last: int) -> DataError:
@@ -510,7 +520,8 @@ class MemoFile:
             os.umask(before)
         memos.generation += 1
         if self._lock is not None:
-            self._lock.write(generation=memos.generation)  # after the memo, so that the note is never ahead of it
+            # After the memo, so that the note is never ahead of it.
+            self._lock.write(generation=memos.generation, collection=memos.collection)
 
     def add_round(self, memos: Memos, number: int, aside: Path, place: Path) -> None:
         """Writes that a round has been made: its complete reports are in `aside`, and their move to `place` is next."""
@@ -526,7 +537,7 @@ class MemoFile:
     def note_moved(self, memos: Memos) -> None:
         """Notes that the reports of the last round have their name, so that they may be moved elsewhere."""
         if self._lock is not None:
-            self._lock.write(generation=memos.generation, moved=True)
+            self._lock.write(generation=memos.generation, moved=True, collection=memos.collection)
 
     @property
     def _folder(self) -> Path:

@@ -13,7 +13,7 @@ from rrjax.io.database import double, has_no_answer, is_named, is_padded, positi
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
-from rrjax.io.scan import Scan, error_at, scanning
+from rrjax.io.scan import Scan, error_at, may_be_thousands, scanning
 from rrjax.io.source import Source
 
 MAX_LEVELS = 100
@@ -251,6 +251,10 @@ def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:
     missing = np.asarray(rows["missing"], bool)
     if missing.all():
         raise no_values(chosen, len(missing))
+    given = replace(chosen, sql=f"SELECT * FROM ({chosen.sql}) WHERE NOT {is_none}")
+    if chosen.kind == "text" and may_be_thousands(given, relative=True):
+        problem = "numbers are written as 2.000 beside numbers without a point: is it 2 or two thousand?"
+        raise chosen.error(f"{problem} Write thousands without a point, and all others with the same decimals.")
     return np.ma.filled(np.ma.asarray(rows["number"], np.float64), np.nan), missing
 
 

@@ -404,12 +404,15 @@ def _trimmed(value: str) -> str:
 
 def _column_names(file: str, record: list[str], delimiter: str, source: Source) -> tuple[str, ...]:
     other = next((mark for mark in ";\t|," if mark != delimiter and mark in record[0]), None)
-    if source.delimiter is None and len(record) == 1 and other is not None:
-        shown = "" if source.show_values is False else f", {record[0][:60]!r},"
+    # A delimiter within quotes that begin inside of a cell parts a column, and half a quote is left.
+    if source.delimiter is None and (len(record) == 1 or record[0].count('"') % 2) and other is not None:
+        line = delimiter.join(record)
+        shown = "" if source.show_values is False else f", {line[:60]!r},"
+        columns = "one column" if len(record) == 1 else f"{len(record)} columns"
         raise DataError.at(
             file,
-            f"the first line{shown} is one column. Is the delimiter {other!r} ({option('delimiter')})? If it is one "
-            f"column, give {delimiter!r}.",
+            f"the first line{shown} is {columns}. Is the delimiter {other!r} ({option('delimiter')})? If it is "
+            f"{columns}, give {delimiter!r}.",
             row=1,
             argument="delimiter",
         )

@@ -121,10 +121,7 @@ def load_tally(path: str | PathLike[str]) -> StoredTally:
             raise DataError(f"{file} holds no tally. Reports are counted by read_tally.", file=file)
         columns = connection.execute(f"SELECT label, support FROM {parquet([file])}").fetchnumpy()
     record = json.loads(text)
-    domain, labels = None, columns["label"]
-    if record["labelled"]:
-        ends = labels.dtype.kind in "iu" and (int(labels[0]), int(labels[-1]))
-        domain = Domain.range(*ends) if ends else Domain.of(map(str, labels))
+    domain = _domain_of(columns["label"]) if record["labelled"] else None
     if domain is not None and domain.fingerprint != record["fingerprint"]:
         raise DataError(f"{file}: the labels are not those that the tally was stored with.", file=file, column="label")
     support = np.asarray(columns["support"])
@@ -172,6 +169,22 @@ def check_stored(source: Source, counts: str | None, **given: Any) -> dict[str, 
             other = "; give it" if value is None else f", not {value}"
             raise refusal(name, f"{whose} has {name} = {shown}{other} ({option(name)})", value=value)
     return records
+
+
+def stored_domain(records: dict[str, dict[str, Any]]) -> Domain | None:
+    """The categories of stored tallies, in the order of the first; None without one, and if another has others."""
+    domains = []
+    for file in records:
+        with connect() as connection, explaining([file]):
+            columns = connection.execute(f"SELECT label FROM {parquet([file])}").fetchnumpy()
+        domains.append(_domain_of(columns["label"]))
+    same = all(each == domains[0] or {*each.labels()} == {*domains[0].labels()} for each in domains)
+    return domains[0] if domains and same else None
+
+
+def _domain_of(labels: np.ndarray) -> Domain:
+    ends = labels.dtype.kind in "iu" and (int(labels[0]), int(labels[-1]))
+    return Domain.range(*ends) if ends else Domain.of(map(str, labels))
 
 
 def check_rates(records: dict[str, dict[str, Any]], mechanism: SupportMechanism, domain: Domain) -> None:

@@ -18,7 +18,7 @@ from rrjax.inference.surveys import MOST_WEIGHT
 from rrjax.io.database import spelling
 from rrjax.io.labels import by_label
 from rrjax.io.rows import Covariate, read_cells, read_covariate
-from rrjax.io.scan import column_names, may_be_thousands, scanning
+from rrjax.io.scan import column_names
 from rrjax.reports import form
 from rrjax.reports.reports import Reports, likeness
 
@@ -288,10 +288,6 @@ def _sizes_in(source: io.Source) -> dict[str, float]:
             "and with commas between them: the level, and its size in the population",
             file=path,
         )
-    with scanning(dataclasses.replace(source, column=names[1])) as chosen:
-        if chosen.kind == "text" and may_be_thousands(chosen, relative=True):
-            problem = "sizes are written as 2.000, which may be 2 or two thousand: write them without a point"
-            raise io.DataError.at(path, problem, column=names[1])
     sizes = read_covariate(dataclasses.replace(source, column=names[1]), most_levels=None)
     if sizes.levels is not None or _impossible(sizes.values):
         raise io.DataError.at(path, SIZES, column=names[1])

@@ -23,7 +23,7 @@ from rrjax.io.numbers import of_numbers
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import check_users, rounds_of
 from rrjax.io.source import FrameRows, FrameSource, Source, as_texts, copies, identity
-from rrjax.io.stored_tallies import check_rates, check_stored
+from rrjax.io.stored_tallies import check_rates, check_stored, stored_domain
 from rrjax.io.tallies import Tallied, as_jax_integers, domain_of, mechanism_of, tallied_answers
 from rrjax.mechanisms import (
     DESIGNS,
@@ -383,7 +383,7 @@ def read_source(
             "collection in nats (files written by `rrjax randomize` carry it)",
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
-    counted = count_source(named_column, domain, counts)
+    counted = count_source(named_column, domain or stored_domain(stored), counts)
     check_rates(stored, RandomizedResponse(counted.domain.num_categories, epsilon), counted.domain)
     return checked(Reports(counted, epsilon, None, source, counts is not None))
 

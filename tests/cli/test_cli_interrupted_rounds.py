@@ -336,3 +336,30 @@ def test_a_file_with_a_damaged_beginning_is_kept(day, name):
     Path(name).write_bytes(damaged)
     assert day("estimate", "read.parquet", "--out", name)[0] == 2
     assert Path(name).read_bytes() == damaged
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", [0, 1])
+def test_memos_whose_names_were_exchanged_are_refused(day, more):
+    """Answers of one collection were drawn again into the memo of the other one, and ε∞ was spent again."""
+    other = [*LINE[: LINE.index("--memo")], "--memo", "memo/other.parquet", *LINE[LINE.index("--memo") + 2 :]]
+    day.done(*LINE, "--out", "reports/one.parquet")
+    for number in range(1 + more):
+        day.done(*other, "--out", f"reports/other{number}.parquet")
+    memos = Path("memo/m.parquet"), Path("memo/other.parquet")
+    contents = [memo.read_bytes() for memo in memos]
+    for memo, content in zip(memos, contents[::-1], strict=True):
+        memo.write_bytes(content)
+    for line, memo in zip((LINE, other), memos, strict=True):
+        said = day.said(3, *line, "--out", "reports/two.parquet")
+        assert day.error.file == str(memo)
+        assert "delete" in said
+        assert f"{memo.name}.lock" in said
+    assert [memo.read_bytes() for memo in memos] == contents[::-1]
+    assert not Path("reports/two.parquet").exists()
+    for memo, content in zip(memos, contents, strict=True):
+        memo.write_bytes(content)
+    day.done(*LINE, "--out", "reports/two.parquet")
+    memos[0].write_bytes(contents[1])
+    Path(f"{memos[0]}.lock").unlink()  # as the message says
+    day.done(*LINE, "--out", "reports/three.parquet")

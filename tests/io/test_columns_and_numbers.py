@@ -181,3 +181,25 @@ def test_an_answer_in_other_letters_is_no_header(tmp_path, first):
     with refused(error=DataError, argument="header", row=1):
         count_reports(Source(path), ["ill", "well"])
     assert np.sum(count_reports(Source(path, header=True), ["ill", "well"]).counts) == 3
+
+
+def test_numbers_that_may_be_thousands_are_asked_about(tmp_path):
+    """1.200 beside 800 was 1.2, as a weight, a covariate or a number of `--within`."""
+    path = tmp_path / "a.csv"
+    for one, other, odd in (
+        ("1.200", "800", True),
+        ("1.200", "0", False),
+        ("1.200", "800.000", False),
+        ("1.20", "800", False),
+        ("1.200", "0.5", False),
+        ("1.200", "999", False),
+    ):
+        path.write_text(f"a,w\nyes,{one}\nno,{other}\nno,\n")
+        source = Source(str(path), column="w", missing=("999",))
+        if odd:
+            for read in (read_covariate, lambda given: read_bins(given, Bins(0, 1000, 4))):
+                with refused(error=DataError, file=str(path), column="w"):
+                    read(source)
+            assert read_covariate(source, factor=True).levels == ("1.200", "800")
+        else:
+            assert read_covariate(source).values[0] == 1.2

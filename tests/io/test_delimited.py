@@ -187,6 +187,24 @@ def test_a_stored_tally_is_read_as_what_it_is(tallies):
         rrjax.read("direct.parquet", epsilon=1.0, column="label", domain=["a", "b", "c"])
 
 
+def test_a_stored_tally_knows_its_domain(tallies):
+    """It was sorted, and said to be of the data, though the file has every category."""
+    del tallies["domain"]
+    direct = rrjax.RandomizedResponse(4, epsilon=1.0)
+    for name, labels, first in (("one", "bazc", 500), ("two", "bazc", 501), ("three", "abzc", 502)):
+        users = first + 510
+        tally = rrjax.Tally([first, 300, 0, 210], num_users=users, rates=direct.rates, domain=list(labels))
+        save_tally(f"{name}.parquet", tally, direct)
+    own = tallies | {"epsilon": 1.0}
+    reports = rrjax.read("one.parquet", **own)
+    assert (list(reports.labels), reports.counts.tolist()) == (["b", "a", "z", "c"], [500, 300, 0, 210])
+    assert not any("data" in warning for warning in reports.warnings)
+    assert rrjax.read(["one.parquet", "two.parquet"], **own).counts.tolist() == [1001, 600, 0, 420]
+    assert rrjax.read(["one.parquet", "three.parquet"], **own).counts.tolist() == [800, 802, 0, 420]
+    save_tally("range.parquet", rrjax.Tally([50, 30, 0, 21], num_users=101, rates=direct.rates), direct)
+    assert rrjax.read("range.parquet", **own).counts.tolist() == [50, 30, 0, 21]
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_stored_tally_has_its_categories_and_its_rates(tallies, kept):
     """Those of unary encoding, without the mechanism, were counts of randomized response; those of three, of five."""
