@@ -39,7 +39,7 @@ from jaxtyping import Array, Float
 from rrjax.data.tally import SupportData
 from rrjax.inference.bounded_means import Spread, mirrored
 from rrjax.numerics.products import matmul
-from rrjax.numerics.solvers import bisected
+from rrjax.numerics.solvers import bisected, with_derivative_of_root
 from rrjax.numerics.special import deviance, exp_minus, stirling_error
 
 SERIES_FROM = 12.0
@@ -72,14 +72,22 @@ def _limits(count, other, log_tail, tuned_to):
 
 def _below(count, other, concentration, log_bound):
     """The largest part of count/n below it at which the ratio, which falls towards count/n, is below the bound."""
+    some = count > 0
+    given = jnp.where(some, count, 1), other, concentration, log_bound
 
-    def accepted(log_part):
-        return log_ratio(count, other, jnp.exp(log_part), concentration) < log_bound
+    def excess(log_part, given):
+        count, other, concentration, log_bound = given
+        return log_ratio(count, other, jnp.exp(log_part), concentration) - log_bound
 
     # In logarithms, because next to a small share it is small: that of large counts of n = 2⁶⁴ is above 2⁻⁶⁴.
     least = jnp.full_like(count, LEAST_LOG_PART)
-    _, far = bisected(accepted, least, jnp.zeros_like(count), jnp.finfo(count.dtype).nmant + 9)
-    return jnp.where(count > 0, jnp.exp(far), 1)
+    fixed = lax.stop_gradient(given)
+    _, far = bisected(
+        lambda log_part: excess(log_part, fixed) < 0, least, jnp.zeros_like(count), jnp.finfo(count.dtype).nmant + 9
+    )
+    inside = some & (jnp.exp(far) < 1)  # one report may be of any share, however small
+    root = with_derivative_of_root(excess, jnp.where(inside, far, -1), given)
+    return jnp.where(inside, jnp.exp(root), 1)
 
 
 def log_ratio(
@@ -112,24 +120,33 @@ def any_time_mean_limits(
     """Limits of m at all numbers of users at once, as those of `bounded_means.conservative_limits` for one number."""
     dtype = estimate.dtype
     log_tail, tuned_to = log_tail.astype(dtype), tuned_to.astype(dtype)
-    variance = jnp.max(spread.of_reports(jnp.linspace(0, 1, 65, dtype=dtype), kept))
+    means = jnp.linspace(0, 1, 65, dtype=dtype)
+    # The derivative of a maximum compares bits, and programs may round it and its terms in two ways: 0/0.
+    variance = spread.of_reports(means[jnp.argmax(spread.of_reports(means, kept))], kept)
     tilts = jnp.sqrt(-2 * log_tail / (tuned_to * variance)) * jnp.asarray(2.0**OCTAVES, dtype)  # λ
     weights = 1 / (1 + np.abs(OCTAVES)) ** 2
-    log_weights = jnp.asarray(np.log(weights / weights.sum()), dtype)
+    log_weights = np.log(weights / weights.sum()).astype(dtype)
+
+    def excess(distance, given):
+        spread, estimate, num_users, kept, tilts, log_tail = given
+        m = jnp.clip(estimate - distance, 0, 1)
+        mean = kept * m + (1 - kept) * spread.mean
+        noise = matmul(exp_minus(tilts[:, None] * (spread.points - mean)), spread.mass)
+        users = m * exp_minus(tilts * (1 - mean)) + (1 - m) * exp_minus(-tilts * mean)
+        second = (1 - kept) * noise + kept * users  # M/e^(λ·mean) − 1
+        return logsumexp(log_weights + num_users * (tilts * kept * distance - jnp.log1p(second))) + log_tail
 
     def lower(spread, estimate):
-        def accepted(distance):
-            m = jnp.clip(estimate - distance, 0, 1)
-            mean = kept * m + (1 - kept) * spread.mean
-            noise = matmul(exp_minus(tilts[:, None] * (spread.points - mean)), spread.mass)
-            users = m * exp_minus(tilts * (1 - mean)) + (1 - m) * exp_minus(-tilts * mean)
-            second = (1 - kept) * noise + kept * users  # M/e^(λ·mean) − 1
-            return logsumexp(log_weights + num_users * (tilts * kept * distance - jnp.log1p(second))) < -log_tail
-
-        least, most = jnp.maximum(estimate - 1, 0), jnp.maximum(estimate, 0)
-        _, far = bisected(accepted, least, most, jnp.finfo(dtype).nmant + 3)
-        limit = jnp.where(accepted(most), 0, jnp.clip(estimate - far, 0, 1))
-        return jnp.where((least > 0) & ~accepted(least), 2, limit)
+        given = spread, estimate, num_users, kept, tilts, log_tail
+        fixed = lax.stop_gradient(given)
+        least, most = jnp.maximum(fixed[1] - 1, 0), jnp.maximum(fixed[1], 0)
+        _, found = bisected(lambda distance: excess(distance, fixed) < 0, least, most, jnp.finfo(dtype).nmant + 3)
+        # Elsewhere the limit is an end of the range, and derivatives are taken at a harmless place.
+        inside = excess(most, fixed) >= 0
+        given = spread, jnp.where(inside, estimate, 0.5), num_users, kept, tilts, log_tail
+        far = with_derivative_of_root(excess, jnp.where(inside, found, 0.25), given)
+        limit = jnp.where(inside, jnp.clip(estimate - far, 0, 1), 0)
+        return jnp.where((least > 0) & (excess(least, fixed) >= 0), 2, limit)
 
     return lower(spread, estimate), 1 - lower(mirrored(spread), 1 - estimate)
 

@@ -39,9 +39,10 @@ from rrjax.mechanisms.product import Product
 from rrjax.numerics.products import einsum, matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.solvers import bisected
+from rrjax.numerics.solvers import bisected, without_derivative
 from rrjax.numerics.sums import accurate_sum
 
+NO_DERIVATIVES = "association has no derivatives, because its limits count simulated tables: take differences of two"
 STEPS = 14
 """Bisections of a limit: of V to 1e-4."""
 LIKE_THE_LIKELIEST = 1e-3
@@ -179,6 +180,7 @@ def association(
     Raises:
         ValueError: Another number of columns, a wrong shape or dtype, a level outside (0, 1), or a channel that has no
             inverse.
+        NotImplementedError: A derivative is taken.
 
     Example:
         >>> import jax, rrjax
@@ -194,8 +196,9 @@ def association(
     """
     check_key(key)
     as_probability(level, "level", 0.95)
+    mechanism, miss = without_derivative((mechanism, complement(level)), NO_DERIVATIVES)
     table, *vectors = as_table(counts, mechanism)
-    return _associate(key, mechanism, table, vectors, complement(level), as_integer(num_draws, "num_draws", 19))
+    return _associate(key, mechanism, table, vectors, miss, as_integer(num_draws, "num_draws", 19))
 
 
 def _information(table):

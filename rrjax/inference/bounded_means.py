@@ -60,6 +60,7 @@ from jaxtyping import Array, Float
 
 from rrjax.numerics.products import matmul
 from rrjax.numerics.sharding import stacked, with_sharding_of
+from rrjax.numerics.solvers import with_derivative_of_root
 from rrjax.numerics.special import exp_minus, log1p_minus
 from rrjax.numerics.sums import accurate_sum
 
@@ -135,21 +136,17 @@ def conservative_limits(
 
 
 def _superquantile_limit(spread, estimate, num_users, kept, log_tail):
-    z = -ndtri(jnp.exp(log_tail))
-    normal = jnp.exp(-(z**2) / 2 - log_tail) / math.sqrt(2 * math.pi)  # the superquantile of a normal law
+    given = spread, estimate, num_users, kept, log_tail
     # The distance of m from the estimate keeps its digits at any number of users.
-    least, most = jnp.maximum(estimate - 1, 0), jnp.maximum(estimate, 0)
+    least, most = lax.stop_gradient((jnp.maximum(estimate - 1, 0), jnp.maximum(estimate, 0)))
 
-    def share(distance):
-        return jnp.clip(estimate - distance, 0, 1)
-
-    def nearest(refused, near, far, passes):
+    def nearest(excess, near, far, passes):
         """The smallest refused distance, `least` if it is positive and refused, and whether there is one."""
 
         def halve(index, state):
             near, far, some = state
             middle = jnp.where((index == 0) & (least > 0), least, jnp.where(index < 2, far, (near + far) / 2))
-            refuse = refused(middle)
+            refuse = excess(middle) >= 0
             near, far = (
                 jnp.where(refuse, near, jnp.maximum(near, middle)),
                 jnp.where(refuse, jnp.minimum(far, middle), far),
@@ -159,21 +156,50 @@ def _superquantile_limit(spread, estimate, num_users, kept, log_tail):
         state = with_sharding_of((near, far, far < near), spread, num_users, kept, log_tail)
         return lax.fori_loop(0, passes + 1, halve, state)[1:]
 
-    def refused_by_normal(distance):
-        return kept * distance >= normal * jnp.sqrt(spread.of_reports(share(distance), kept) / num_users)
-
-    start, _ = nearest(refused_by_normal, least, most, NORMAL_BISECTIONS)
-    scale = jnp.maximum(jnp.sqrt(num_users * spread.of_reports(share(start), kept)), 0.5)
-    places, excesses = _expected_excesses(spread, num_users, kept, z, scale)
-
-    def refused(distance):
-        excess = excesses(share(distance)) * (1 + ERROR_OF_EXPECTATION) / jnp.exp(log_tail)
-        return num_users * kept * distance >= jnp.min(places + excess)
-
+    fixed = lax.stop_gradient(given)
+    start, _ = nearest(_excess_over_normal(fixed), least, most, NORMAL_BISECTIONS)
     near, far = jnp.maximum(0.3 * start, least), jnp.minimum(2.5 * start, most)
-    distance, some = nearest(refused, near, far, BISECTIONS)
-    limit = jnp.where((estimate > 0) & some, share(distance), 0)
-    return jnp.where((estimate > 1) & some & (distance <= least), 2, limit)
+    found, some = nearest(_excess_over_superquantile((*fixed, start)), near, far, BISECTIONS)
+    # Elsewhere the limit is an end of the range, and derivatives are taken at a harmless place.
+    inside = (estimate > 0) & some
+    given = spread, jnp.where(inside, estimate, 0.5), num_users, kept, log_tail
+    start, found = (jnp.where(inside, place, 0.25) for place in (start, found))
+    begun = with_derivative_of_root(lambda distance, given: _excess_over_normal(given)(distance), start, given)
+    distance = with_derivative_of_root(
+        lambda distance, given: _excess_over_superquantile(given)(distance), found, (*given, begun)
+    )
+    limit = jnp.where(inside, jnp.clip(estimate - distance, 0, 1), 0)
+    return jnp.where((estimate > 1) & inside & (found <= least), 2, limit)
+
+
+def _excess_over_normal(given):
+    """The function of the distance of m from its estimate: how far that is above the superquantile of a normal law."""
+    spread, estimate, num_users, kept, log_tail = given
+    z = -ndtri(jnp.exp(log_tail))
+    normal = jnp.exp(-(z**2) / 2 - log_tail) / math.sqrt(2 * math.pi)
+
+    def excess(distance):
+        share = jnp.clip(estimate - distance, 0, 1)
+        # A root has no derivative at zero.
+        variance = jnp.maximum(spread.of_reports(share, kept) / num_users, jnp.finfo(share.dtype).tiny)
+        return kept * distance - normal * jnp.sqrt(variance)
+
+    return excess
+
+
+def _excess_over_superquantile(given):
+    """The function of the distance of m from its estimate: how far that is above the superquantile of T*."""
+    spread, estimate, num_users, kept, log_tail, start = given
+    share = jnp.clip(estimate - start, 0, 1)
+    scale = jnp.sqrt(jnp.maximum(num_users * spread.of_reports(share, kept), 0.25))
+    places, excesses = _expected_excesses(spread, num_users, kept, -ndtri(jnp.exp(log_tail)), scale)
+
+    def excess(distance):
+        expected = excesses(jnp.clip(estimate - distance, 0, 1)) * (1 + ERROR_OF_EXPECTATION) / jnp.exp(log_tail)
+        bounds = places + expected
+        return num_users * kept * distance - bounds[jnp.argmin(bounds)]  # the derivative of a minimum compares bits
+
+    return excess
 
 
 def _expected_excesses(spread, num_users, kept, z, scale):
@@ -307,5 +333,7 @@ def _least(function: Callable[[Array], Array], low: Array, high: Array) -> Array
             jnp.fmin(least, values[best]),
         )
 
+    # At the least value its place has no effect on its derivatives.
+    low, high = lax.stop_gradient((low, high))
     state = (low, high, jnp.full_like(low, jnp.inf))
     return lax.fori_loop(0, SEARCH_PASSES, narrow, state)[-1]

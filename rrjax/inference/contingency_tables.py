@@ -28,7 +28,7 @@ from rrjax.data.arguments import (
 from rrjax.data.errors import ArgumentError
 from rrjax.data.tally import Rates, Tally
 from rrjax.estimators.closed_form import inv_p, mle_star
-from rrjax.inference.distribution_tests import ratio
+from rrjax.inference.distribution_tests import likelihood_ratio
 from rrjax.inference.functionals import as_known_numbers
 from rrjax.inference.marginal_tests import (
     alike,
@@ -288,7 +288,7 @@ def _test_equality(key, counts, epsilons, num_draws):
     together = mle_star(jnp.sum(leveled, axis=0), epsilon)
 
     def statistic(groups):
-        return jnp.sum(jax.vmap(lambda row: ratio(row, epsilon, together))(groups.astype(counts.dtype)))
+        return jnp.sum(jax.vmap(lambda row: likelihood_ratio(row, epsilon, together))(groups.astype(counts.dtype)))
 
     observed = jnp.where(usable, statistic(leveled), jnp.nan)
     return monte_carlo_test(shuffle, observed, shuffled(statistic, leveled, num_draws, "likelihood ratio, permutation"))

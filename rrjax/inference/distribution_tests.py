@@ -27,7 +27,7 @@ from rrjax.mechanisms.mechanism import Mechanism
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.special import deviance, log1p_minus
-from rrjax.numerics.sums import accurate_sum, expm1_epsilon
+from rrjax.numerics.sums import accurate_sum, expm1_epsilon, ratio
 
 if TYPE_CHECKING:
     from rrjax.mechanisms import ByRespondent
@@ -129,13 +129,15 @@ def _test_ratio(key, counts, epsilon, theta, null, num_draws):
         if null == "chi-bar-square":
             return chi_bar_square(key, epsilon, theta)
         drawn = simulate.counts(key, theta, number, epsilon)
-        return ratio(drawn.astype(counts.dtype), epsilon, theta)
+        return likelihood_ratio(drawn.astype(counts.dtype), epsilon, theta)
 
-    statistic = jnp.where(usable, ratio(counts, epsilon, theta), jnp.nan)
+    statistic = jnp.where(usable, likelihood_ratio(counts, epsilon, theta), jnp.nan)
     return monte_carlo_test(key, statistic, Null(draw, num_draws, theta.shape[0], f"likelihood ratio, {null} null"))
 
 
-def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[Array, " K"]) -> Float[Array, ""]:
+def likelihood_ratio(
+    counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[Array, " K"]
+) -> Float[Array, ""]:
     """Twice the logarithm of the likelihood at its maximum over that at θ.
 
     With y = μ/μ̂ − 1 it is −2·Σ c·log(1 + y). On active categories c = τ·(1 + e1·θ̂), so the linear part Σ c·y is
@@ -146,11 +148,13 @@ def ratio(counts: Shaped[Array, " K"], epsilon: Float[Array, ""], theta: Float[A
     active = estimate > 0
     weights = counts.astype(epsilon.dtype)
     kept = jnp.sum(jnp.where(active, counts, 0)).astype(epsilon.dtype)
-    threshold = kept / (e1 + jnp.sum(active, dtype=epsilon.dtype))
-    change = e1 * (theta - estimate) / (1 + e1 * estimate)
+    threshold = ratio(kept, e1 + jnp.sum(active, dtype=epsilon.dtype))
+    change = ratio(e1 * (theta - estimate), 1 + e1 * estimate)
     # If μ is far below μ̂, their quotient rounds to zero, but the logarithms keep their digits.
     log_far_below = jnp.log(1 + e1 * theta) - jnp.log(1 + e1 * estimate) - change
-    curved = jnp.where(weights > 0, -weights * jnp.where(change < -0.5, log_far_below, log1p_minus(change)), 0)
+    near = change >= -0.5
+    curved = jnp.where(near, log1p_minus(jnp.where(near, change, 0)), log_far_below)
+    curved = jnp.where(weights > 0, -weights * curved, 0)
     terms = curved + jnp.where(active, 0, (threshold - weights) * (e1 * theta))
     return jnp.where(jnp.any(active), 2 * accurate_sum(terms), jnp.nan)
 

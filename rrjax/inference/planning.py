@@ -27,6 +27,7 @@ from rrjax.mechanisms import MECHANISMS, MechanismFactory, RandomizedResponse
 from rrjax.numerics.sharding import with_sharding_of
 from rrjax.numerics.solvers import bisected, geometric_mean, with_derivative
 from rrjax.numerics.special import log_survival, odds_of_tail
+from rrjax.numerics.sums import ratio
 
 FEWEST_USERS, MOST_USERS = 1.0, 2.0**50
 """Range of the search for a number of users."""
@@ -136,7 +137,7 @@ def _share_and_tail(num_categories, share, level, simultaneous, mechanism):
 @jax.jit
 def _width(number, rates, share, log_tail):
     """The width at the expected count, by interpolation between whole counts."""
-    reported = (rates.always + rates.truth * share) / rates.total
+    reported = ratio(rates.always + rates.truth * share, rates.total)
     number = rounded(number, jnp.maximum(jnp.round(number), 1))
     expected = number * reported
     below = jnp.minimum(jnp.floor(expected), number)

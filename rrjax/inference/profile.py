@@ -24,12 +24,12 @@ from rrjax.data.arguments import as_category, as_counts_and_epsilon, as_probabil
 from rrjax.data.categories import as_integer
 from rrjax.data.errors import ArgumentError
 from rrjax.estimators.closed_form import mle_star
-from rrjax.inference.distribution_tests import ratio
+from rrjax.inference.distribution_tests import likelihood_ratio
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import with_sharding_of
-from rrjax.numerics.solvers import bisected, first_place
+from rrjax.numerics.solvers import bisected, first_place, with_derivative_of_root
 from rrjax.numerics.special import log1p_minus
-from rrjax.numerics.sums import expm1_epsilon
+from rrjax.numerics.sums import expm1_epsilon, ratio
 
 
 class Sorted(NamedTuple):
@@ -145,7 +145,7 @@ def prepared(
     estimate = jnp.where((estimate > 0) & (active == 1), 1, estimate)
     e1 = expm1_epsilon(epsilon)
     kept = jnp.sum(jnp.where(estimate > 0, counts, 0)).astype(e1.dtype)
-    threshold = kept / (e1 + active.astype(e1.dtype))
+    threshold = ratio(kept, e1 + active.astype(e1.dtype))
     weights = falling.astype(e1.dtype)
     alone = (
         jnp.zeros((), bool)
@@ -170,7 +170,7 @@ def prepared(
 
 def _deviance(count, threshold):
     """c·log(c/τ) − c + τ, without cancellation."""
-    change = (count - threshold) / threshold
+    change = ratio(count - threshold, threshold)
     small = jnp.where((count > 0) & (change < 1), change, 0)
     of_small = threshold * ((1 + small) * log1p_minus(small) + small**2)
     of_large = count * jnp.log1p(jnp.maximum(change, 0)) - (count - threshold)
@@ -230,21 +230,31 @@ def profile_limits(
     counts: Int[Array, " K"], epsilon: Float[Array, ""], log_tail: Float[Array, ""]
 ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """The shares where the profiles of all categories have fallen by half the χ² quantile of two tails."""
+    bound = -(ndtri(jnp.exp(log_tail)) ** 2) / 2
+    above = _above(lax.stop_gradient((counts, epsilon, bound)))
+    estimate = lax.stop_gradient(prepared(counts, epsilon)[1])
+
+    def search(outer):
+        limit = bisected(lambda share: above(share) >= 0, estimate, outer, jnp.finfo(estimate.dtype).nmant + 6)[1]
+        limit = with_derivative_of_root(lambda share, given: _above(given)(share), limit, (counts, epsilon, bound))
+        return jnp.where(above(outer) >= 0, outer, limit)
+
+    return search(jnp.zeros_like(estimate)), search(jnp.ones_like(estimate))
+
+
+def _above(given):
+    """The function of shares `[K]` that returns how far the profiles of all categories are above a bound."""
+    counts, epsilon, bound = given
     shared, estimate, place = prepared(counts, epsilon)
     weights = counts.astype(estimate.dtype)
     largest = jnp.argmax(counts)
     of_largest = _profile(counts, epsilon, largest)
-    bound = -(ndtri(jnp.exp(log_tail)) ** 2) / 2
 
-    def holds(share):
+    def above(share):
         value = _relative(shared, estimate, weights, place, share)
-        return value.at[largest].set(of_largest(share[largest])) >= bound
+        return value.at[largest].set(of_largest(share[largest])) - bound
 
-    def search(outer):
-        limit = bisected(holds, estimate, outer, jnp.finfo(estimate.dtype).nmant + 6)[1]
-        return jnp.where(holds(outer), outer, limit)
-
-    return search(jnp.zeros_like(estimate)), search(jnp.ones_like(estimate))
+    return above
 
 
 @exportable
@@ -315,7 +325,7 @@ def _surface(counts, epsilon, miss, num_points):
         points = np.stack([first, second, last - first - second], axis=1)[first + second <= last]
     theta = jnp.asarray(points / last, epsilon.dtype)
     estimate = mle_star(counts, epsilon)
-    value = -jax.vmap(lambda point: ratio(counts, epsilon, point))(theta) / 2
+    value = -jax.vmap(lambda point: likelihood_ratio(counts, epsilon, point))(theta) / 2
     # Half the χ² quantile with one or with two degrees of freedom.
     bound = -(ndtri(miss / 2) ** 2) / 2 if counts.shape[0] == 2 else jnp.log(miss)
     return Surface(theta, value, value >= bound, estimate)

@@ -182,7 +182,7 @@ def stored_domain(records: dict[str, dict[str, Any]]) -> Domain | None:
     return domains[0] if domains and same else None
 
 
-def _domain_of(labels: np.ndarray) -> Domain:
+def _domain_of(labels: Any) -> Domain:
     ends = labels.dtype.kind in "iu" and (int(labels[0]), int(labels[-1]))
     return Domain.range(*ends) if ends else Domain.of(map(str, labels))
 

@@ -31,7 +31,7 @@ from rrjax.data.categories import check_num_categories
 from rrjax.data.errors import ArgumentError
 from rrjax.data.mixture import Mixture, as_mixture
 from rrjax.estimators.em import reports_of
-from rrjax.inference.distribution_tests import ratio
+from rrjax.inference.distribution_tests import likelihood_ratio
 from rrjax.inference.monte_carlo import HypothesisTest, Null, check_draws, monte_carlo_test, simulable
 from rrjax.models.results import require
 from rrjax.numerics.pytrees import pytree
@@ -214,7 +214,7 @@ def _likelihood_ratio(family, start, counts, epsilon):
     reports = reports_of(counts, epsilon), accurate_sum(counts.astype(epsilon.dtype))
     state = ascend(family, start, reports, jnp.asarray(_TEST_TOLERANCE, epsilon.dtype), 100)
     theta = family.shares(state.point)
-    return state.point, theta, jnp.where(state.converged, ratio(counts, epsilon, theta), jnp.nan)
+    return state.point, theta, jnp.where(state.converged, likelihood_ratio(counts, epsilon, theta), jnp.nan)
 
 
 @partial(jax.jit, static_argnums=(1, 5))

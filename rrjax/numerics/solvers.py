@@ -66,6 +66,22 @@ def _jvp(rule, primals, tangents):
     return solution, rule(solution, given, tangents[1])
 
 
+def with_derivative_of_root(
+    residual: Callable[[Array, Any], Array], found: Float[Array, "*s"], given: Any
+) -> Float[Array, "*s"]:
+    """The roots that a search found, with their derivatives in `given`; each residual depends on its own root alone.
+
+    Where the residual does not change with the root, which is no root then, the derivative is zero.
+    """
+    return with_derivative(partial(_motion_of_root, residual), lax.stop_gradient(found), given)
+
+
+def _motion_of_root(residual, root, given, tangent):
+    moved = jax.jvp(lambda given: residual(root, given), (given,), (tangent,))[1]
+    slope = jax.jvp(lambda root: residual(root, given), (root,), (jnp.ones_like(root),))[1]
+    return jnp.where(slope == 0, 0, -moved / jnp.where(slope == 0, 1, slope))
+
+
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def without_derivative(values: T, message: str) -> T:
     """The values themselves; a NotImplementedError with the message if a derivative is taken."""

@@ -30,6 +30,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
 from rrjax.numerics.sharding import take_at, with_sharding_of
+from rrjax.numerics.sums import ratio
 
 SERIES_BELOW = 0.4
 """Largest |x| for the series. Beyond it, the plain difference loses at most one digit."""
@@ -154,9 +155,11 @@ def log_survival(
     above = jnp.where(up, excess, 1 - excess)
     inner = (high > 0) & (low > 0)
     safe_low = jnp.where(inner, low, 1)
-    ratio = jnp.where(inner, above, 1) / safe_low
-    # log(1 + ratio/chance), because the quotient may be beyond the dtype.
-    distance = jnp.where(ratio < chance, jnp.log1p(ratio / chance), jnp.log(ratio + chance) - jnp.log(chance))
+    step = jnp.where(inner, above, 1) / safe_low
+    # log(1 + step/chance), where the quotient may be beyond the dtype.
+    near = step < chance
+    of_near = jnp.log1p(ratio(jnp.where(near, step, 0), chance))
+    distance = jnp.where(near, of_near, jnp.log(step + chance) - jnp.log(chance))
     tail = upper_tail(jnp.where(inner, high, 1), safe_low, distance)
     without_failures = high * jnp.where(up, jnp.log(probability), jnp.log1p(-probability))
     log_high = jnp.where(inner, tail.log_probability, without_failures)
