@@ -21,8 +21,9 @@ from rrjax.mechanisms.surveys.two_sample_designs import Compliance, Region, TwoS
 from rrjax.numerics.products import matmul
 from rrjax.numerics.pytrees import exportable
 from rrjax.numerics.sharding import refuse_spread, with_sharding_of
-from rrjax.numerics.solvers import bisected
+from rrjax.numerics.solvers import bisected, without_derivative
 
+NO_DERIVATIVES = "an estimate from two samples has no derivatives, because it is searched for: take differences of two"
 STEPS = 44
 """Bisection steps; more than the bits of a float32, and as precise as the statistics need in float64."""
 
@@ -103,6 +104,7 @@ def compliance(
     Raises:
         ValueError: A wrong shape, counts that are not integers, a level outside (0, 1), or a design whose parameters do
             not identify who complies.
+        NotImplementedError: A derivative is taken.
 
     Example:
         >>> import rrjax
@@ -117,8 +119,8 @@ def compliance(
         nonstandard conditions", 1987, and Susko, "Likelihood ratio tests with boundary constraints using data-dependent
         degrees of freedom", Biometrika 100, 2013, for the tests.
     """
-    rows, level = _checked(counts, design, level, Compliance, "AnchoredCrosswise")
-    return _result(rows, design.yes, _fitted(rows, design.yes, level, design.region), same_people)
+    rows, yes, level = _checked(counts, design, level, Compliance, "AnchoredCrosswise")
+    return _result(rows, yes, _fitted(rows, yes, level, design.region), same_people)
 
 
 @exportable
@@ -178,6 +180,7 @@ def unrelated_question(
 
     Raises:
         ValueError: A wrong shape, counts that are not integers, a level outside (0, 1), or nearly equal `truth`.
+        NotImplementedError: A derivative is taken.
 
     Example:
         >>> import rrjax
@@ -191,10 +194,10 @@ def unrelated_question(
         framework", Journal of the American Statistical Association 64, 1969; Susko, "Likelihood ratio tests with
         boundary constraints using data-dependent degrees of freedom", Biometrika 100, 2013.
     """
-    rows, level = _checked(counts, design, level, UnrelatedQuestionTwoSamples, "UnrelatedQuestionTwoSamples")
+    rows, yes, level = _checked(counts, design, level, UnrelatedQuestionTwoSamples, "UnrelatedQuestionTwoSamples")
     # With yes and no exchanged both shares are those of the others: rare answers keep their digits as yes.
     mostly = jnp.sum(rows[:, 0]) > jnp.sum(rows[:, 1])
-    fit = _fitted(jnp.where(mostly, rows[:, ::-1], rows), design.yes, level, design.region)
+    fit = _fitted(jnp.where(mostly, rows[:, ::-1], rows), yes, level, design.region)
     found = jnp.stack([fit.share, fit.lower, fit.upper, jnp.clip(fit.best.point[1], 0, 1)])
     share, lower, upper, unrelated = jnp.where(mostly, 1 - found[jnp.asarray([0, 2, 1, 3])], found)
     errors = jnp.sqrt(jnp.diag(fit.covariance))
@@ -205,8 +208,8 @@ def unrelated_question(
 
 def _checked(
     counts: ArrayLike, design: Any, level: ArrayLike, kind: type[TwoSamples], example: str
-) -> tuple[Float[Array, "2 2"], ArrayLike]:
-    """The numbers of yes and no in both samples, and the level; refuses other designs than of a kind."""
+) -> tuple[Float[Array, "2 2"], Float[Array, "2 3"], ArrayLike]:
+    """The numbers of yes and no in both samples, chances of yes, and the level; refuses designs not of the kind."""
     if not isinstance(design, kind):
         message = f"design must be one of two samples, such as {example}, got {design!r}"
         raise ArgumentError(message, argument="design")
@@ -216,7 +219,7 @@ def _checked(
             "counts", f"must have shape [2, 2], the numbers of yes and no in both samples, got {given.shape}"
         )
     rows = jnp.stack([as_counts(row, "counts", whole=True) for row in given]).astype(float_dtype())
-    return rows, as_probability(level, "level", 0.95)
+    return rows, *without_derivative((design.yes, as_probability(level, "level", 0.95)), NO_DERIVATIVES)
 
 
 class _Chances(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rrjax import inference
-from rrjax.mechanisms import Product, RandomizedResponse
+from rrjax.mechanisms import CheatingDetection, Product, RandomizedResponse, UnrelatedQuestionTwoSamples
 
 FLOAT = jnp.result_type(float)
 FEW, OTHER = jnp.asarray([60, 20, 10, 10]), jnp.asarray([40, 30, 15, 15])
@@ -123,3 +123,21 @@ def test_association_refuses_derivatives(place):
     given = jnp.asarray([2.0, 0.9], FLOAT)
     with pytest.raises(NotImplementedError, match="simulated"):
         jax.grad(lambda x: lower(given.at[place].set(x)))(given[place])
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_two_samples_refuse_derivatives(place):
+    """Those in the level were zero, and those in the parameters of limits and of `naive` were wrong."""
+    counts, given = jnp.asarray([[60, 140], [120, 80]]), jnp.asarray([0.7, 0.9], FLOAT)
+
+    def cheating(given):
+        return inference.compliance(counts, CheatingDetection(jnp.stack([1 - given[0], given[1]])), level=given[1])
+
+    def unrelated(given):
+        truth = jnp.stack([given[0], 1 - given[0]])
+        return inference.unrelated_question(counts, UnrelatedQuestionTwoSamples(truth), level=given[1])
+
+    for form in (cheating, unrelated):
+        assert np.isfinite(form(given).lower)
+        with pytest.raises(NotImplementedError, match="two samples"):
+            jax.grad(lambda x, form=form: form(given.at[place].set(x)).lower)(given[place])
