@@ -15,7 +15,7 @@ from rrjax.io.database import has_no_answer
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MOST_NUMBER, Metadata
 from rrjax.io.read import as_source, check_missing, count_reports
-from rrjax.io.rows import Values, numbers_of
+from rrjax.io.rows import Values, numbers_of, unsure_numbers
 from rrjax.io.scan import error_at, scanning
 from rrjax.io.source import Source
 from rrjax.io.tallies import count_numbers, mechanism_of
@@ -92,7 +92,9 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
     source = as_source(source).confidential()
     with scanning(source) as chosen:
         check_missing(chosen, bins.has, numbers=True)
-        numbers, absent = numbers_of(chosen, has_no_answer(chosen.kind, source.missing, numbers=True))
+        numbers, absent, unsure, thousands = numbers_of(
+            chosen, has_no_answer(chosen.kind, source.missing, numbers=True)
+        )
         present = ~absent
         wrong = present & ~((numbers >= bins.low) & (numbers <= bins.high))
         if wrong.any():
@@ -104,6 +106,9 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
                 "all numbers that are possible."
             )
             raise error_at(chosen, first, problem)
+        # Of numbers that all are written so, the range tells whether they may be thousands.
+        if unsure or (thousands and 1000 * np.abs(numbers[present]).max() <= max(abs(bins.low), abs(bins.high))):
+            raise unsure_numbers(chosen, factors=False)
     edges, kept = bins.edges, numbers[present]
     indices = np.clip(np.searchsorted(edges, kept, side="right") - 1, 0, bins.num_bins - 1).astype(np.int32)
     missing = int((~present).sum())

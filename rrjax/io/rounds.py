@@ -248,6 +248,8 @@ class Memos:
         generation: How often the memo was written.
         collection: A random text that all rounds of the memo carry, and those of its copies; None in a simulation, and
             in a memo of an earlier version until its next round.
+        writes: A random text for each time that the memo was written, so that copies that went on apart differ; none in
+            a simulation, and by earlier versions.
     """
 
     users: np.ndarray
@@ -258,6 +260,7 @@ class Memos:
     unmoved: tuple[str, str] | None = None
     generation: int = 0
     collection: str | None = None
+    writes: tuple[str, ...] = ()
 
     def with_answers(
         self, client: LongitudinalClient, users: np.ndarray, values: np.ndarray
@@ -289,6 +292,7 @@ class Memos:
             self.rounds,
             generation=self.generation,
             collection=self.collection,
+            writes=self.writes,
         )
         return more, places
 
@@ -306,6 +310,11 @@ def _sum_of(record: Mapping[str, Any], users: Any, keys: Any, seeds: Any, answer
         column = np.asarray(column)
         digest.update(b"".join(column.tolist()) if column.dtype == object else column.astype("<i8").tobytes())
     return digest.hexdigest()
+
+
+def _noted(memos: Memos) -> dict[str, Any]:
+    """What the lock notes of the memo that was written."""
+    return {"generation": memos.generation} | ({"write": memos.writes[-1]} if memos.writes else {})
 
 
 @dataclass
@@ -335,13 +344,11 @@ class MemoFile:
                         "it to a file of one name, use that one alone from now on, and delete the others"
                     )
                 memos, note = self._read(), self._lock.note()
-                if self.path.exists() and note.get("collection") not in (None, memos.collection):
-                    raise self._other()
                 if memos.collection is None and not self.head["simulated"]:
                     memos.collection = token_hex(8)  # written with this round
                 last = note.get("generation", 0)
-                if memos.generation < last:
-                    raise self._older(last)
+                if memos.generation < last or note.get("write") not in (None, *memos.writes):
+                    raise self._not_the_last()
                 if memos.unmoved is not None and not (note.get("moved") and memos.generation == last):
                     self._complete(memos, copied=not note)
                 yield memos
@@ -392,25 +399,18 @@ class MemoFile:
             file=str(place),
         )
 
-    def _other(self) -> DataError:
+    def _not_the_last(self) -> DataError:
         assert self._lock is not None
-        return self._refused(
-            f"is not the memo that was here: {self._lock.path} shows that it belongs to another collection. Answers of "
-            "this collection would be drawn again, which spends ε∞ again. Bring back the memo that was here; to use "
-            f"this one in its place, delete {self._lock.path}, or put the memo's own lock there"
-        )
-
-    def _older(self, last: int) -> DataError:
-        assert self._lock is not None
-        shows, spent = f"{self._lock.path} shows that", "would be drawn again, which spends ε∞ again"
+        spent = "would be drawn again, which spends ε∞ again"
         if not self.path.exists():
             return self._refused(
-                f"is not there, and {shows} it was: its permanent answers {spent}. Bring it back; for the first round "
-                f"of a new collection name another file, or delete {self._lock.path}"
+                f"is not there, and {self._lock.path} shows that it was: its permanent answers {spent}. Bring it back; "
+                f"for the first round of a new collection name another file, or delete {self._lock.path}"
             )
         return self._refused(
-            f"is an old copy: {shows} the memo was written {last:,} times, this one fewer. Answers since then {spent}. "
-            f"Bring back the memo that was written last; if it is lost, delete {self._lock.path} to go on with this one"
+            f"is not the memo that was written here last, as {self._lock.path} shows, but an old copy of it, one that "
+            f"went on apart, or that of another collection: answers that it lacks {spent}. Bring back the last one; if "
+            f"it is lost, or this one is meant, delete {self._lock.path}"
         )
 
     def _read(self) -> Memos:
@@ -450,6 +450,7 @@ class MemoFile:
             unmoved and tuple(unmoved),
             record.get("generation", 0),
             record.get("collection"),
+            tuple(record.get("writes", ())),
         )
 
     def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -502,7 +503,10 @@ class MemoFile:
         columns = {"user": memos.users, "key": memos.keys, "seed": memos.seeds, "answer": answers}
         kind = "CAST(answer AS BLOB)" if memos.answers.ndim == 2 else "answer"
         state = {"rounds": memos.rounds, "unmoved": memos.unmoved, "generation": memos.generation + 1}
-        state |= {} if memos.collection is None else {"collection": memos.collection}
+        writes = memos.writes
+        if memos.collection is not None:
+            writes = (*writes, token_hex(4))
+            state |= {"collection": memos.collection, "writes": writes}
         held = {**self._full_head, **state}
         held["sum"] = _sum_of(held, memos.users, memos.keys, memos.seeds, answers)
         record = json.dumps(held, ensure_ascii=False)
@@ -518,10 +522,9 @@ class MemoFile:
                 os.chmod(aside, 0o600)
         finally:
             os.umask(before)
-        memos.generation += 1
+        memos.generation, memos.writes = memos.generation + 1, writes
         if self._lock is not None:
-            # After the memo, so that the note is never ahead of it.
-            self._lock.write(generation=memos.generation, collection=memos.collection)
+            self._lock.write(**_noted(memos))  # after the memo, so that the note is never ahead of it
 
     def add_round(self, memos: Memos, number: int, aside: Path, place: Path) -> None:
         """Writes that a round has been made: its complete reports are in `aside`, and their move to `place` is next."""
@@ -537,7 +540,7 @@ class MemoFile:
     def note_moved(self, memos: Memos) -> None:
         """Notes that the reports of the last round have their name, so that they may be moved elsewhere."""
         if self._lock is not None:
-            self._lock.write(generation=memos.generation, moved=True, collection=memos.collection)
+            self._lock.write(**_noted(memos), moved=True)
 
     @property
     def _folder(self) -> Path:

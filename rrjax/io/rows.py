@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from rrjax.io.database import double, has_no_answer, is_named, is_padded, positi
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
-from rrjax.io.scan import Scan, error_at, may_be_thousands, scanning
+from rrjax.io.scan import Scan, error_at, scanning
 from rrjax.io.source import Source
 
 MAX_LEVELS = 100
@@ -210,9 +211,11 @@ def read_covariate(source: Source, *, factor: bool = False, most_levels: int | N
     with scanning(source) as chosen:
         is_none = has_no_answer(chosen.kind, source.missing, numbers=not factor)
         if not factor:
-            numbers, missing = numbers_of(chosen, is_none)
+            numbers, missing, is_unsure, _ = numbers_of(chosen, is_none)
             usable = np.isfinite(numbers)
             if usable[~missing].all():
+                if is_unsure:
+                    raise unsure_numbers(chosen, factors=most_levels is not None)
                 return Covariate(chosen.column, numbers)
             if usable.any():
                 raise _no_number(chosen, ~usable & ~missing, factors=most_levels is not None)
@@ -241,21 +244,60 @@ def _levels_of(values: Values) -> tuple[tuple[str, ...], np.ndarray]:
     return (levels if len(places) == len(levels) else tuple(places)), codes
 
 
-def numbers_of(chosen: Scan, is_none: str) -> tuple[np.ndarray, np.ndarray]:
-    """The number of every row, NaN for other texts and without a value; and whether a row has none."""
+class Numbers(NamedTuple):
+    """The number of every row `[N]`, NaN for other texts and without a value.
+
+    Attributes:
+        values: The numbers.
+        missing: Whether a row has no value, `[N]`.
+        unsure: Whether some, such as 1.200 beside 800, may be thousands.
+        thousands: Whether some may be, if it does not matter that all are written so.
+    """
+
+    values: np.ndarray
+    missing: np.ndarray
+    unsure: bool
+    thousands: bool
+
+
+def numbers_of(chosen: Scan, is_none: str) -> Numbers:
+    """The numbers of a column; `DataError` if no row has a value."""
     chosen.query("SET preserve_insertion_order = true")
+    decimals = "99"
+    if chosen.kind == "text":  # exponents have any number
+        after = "CASE strpos(value, '.') WHEN 0 THEN -1 ELSE length(rtrim(value)) - strpos(value, '.') END"
+        decimals = f"CASE WHEN contains(value, 'e') OR contains(value, 'E') THEN 99 ELSE {after} END"
     rows = chosen.connection.execute(
-        f"SELECT CASE WHEN NOT {is_none} THEN {double(chosen.kind)} END AS number, "
-        f"{is_none} AS missing FROM ({chosen.sql})"
+        f"SELECT CASE WHEN NOT {is_none} THEN {double(chosen.kind)} END AS number, {is_none} AS missing, "
+        f"CAST({decimals} AS INTEGER) AS decimals FROM ({chosen.sql})"
     ).fetchnumpy()
     missing = np.asarray(rows["missing"], bool)
     if missing.all():
         raise no_values(chosen, len(missing))
-    given = replace(chosen, sql=f"SELECT * FROM ({chosen.sql}) WHERE NOT {is_none}")
-    if chosen.kind == "text" and may_be_thousands(given, relative=True):
-        problem = "numbers are written as 2.000 beside numbers without a point: is it 2 or two thousand?"
-        raise chosen.error(f"{problem} Write thousands without a point, and all others with the same decimals.")
-    return np.ma.filled(np.ma.asarray(rows["number"], np.float64), np.nan), missing
+    numbers = np.ma.filled(np.ma.asarray(rows["number"], np.float64), np.nan)
+    decimals = np.ma.filled(rows["decimals"], -1)
+    return Numbers(numbers, missing, *(unsure(numbers, decimals, whole=whole) for whole in (True, False)))
+
+
+def unsure(numbers: np.ndarray, decimals: np.ndarray, *, whole: bool) -> bool:
+    """Whether some numbers have three decimals and may be thousands, because no other has any.
+
+    `whole`: only beside numbers without a point, whose decimals are −1.
+    """
+    given = np.isfinite(numbers)
+    size, decimals = np.abs(numbers[given]), decimals[given]
+    three = (decimals == 3) & (size >= 1) & (size < 1000)
+    beside = ((decimals < 0) & (size > 0)).any() or not whole
+    return bool(three.any() and beside and not ((decimals >= 0) & ~three).any())
+
+
+def unsure_numbers(chosen: Scan, *, factors: bool) -> DataError:
+    """The error for numbers that may be thousands; `factors` if the column may be a factor instead."""
+    factor = f", or make the column a factor ({option('factor=True', '--factors')})" if factors else ""
+    return chosen.error(
+        "numbers are written as 2.000, and no other has decimals: is it 2 or two thousand? Write thousands without a "
+        f"point, and 2 as 2.0; or name what means no value ({option('missing')}){factor}."
+    )
 
 
 def _no_number(chosen: Scan, refused: np.ndarray, *, factors: bool) -> DataError:

@@ -143,21 +143,16 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
     return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure, kinds)
 
 
-def may_be_thousands(chosen: Scan, column: str = "value", *, relative: bool = False) -> bool:
-    """Whether texts such as 12.000 may be thousands; in a table with other decimals they are not.
-
-    Of `relative` numbers it does not matter where all are written so.
-    """
-    thousands, decimals, others = (
+def may_be_thousands(chosen: Scan, column: str) -> bool:
+    """Whether texts such as 12.000 may be thousands; in a table with other decimals they are not."""
+    thousands, decimals = (
         f"coalesce(bool_or(regexp_full_match(trim({column}), '{like}')), false)"
         for like in (
             "[+]?[1-9][0-9]{0,2}[.][0-9]{3}",
             "[+]?((0|[0-9]{4,})?[.][0-9]*|[0-9]+[.]([0-9]{0,2}|[0-9]{4,}))",
-            "[+]?[0-9]*[1-9][0-9]*",
         )
     )
-    odd = f"{thousands} AND NOT {decimals}" + f" AND {others}" * relative
-    return bool(chosen.scalar(f"SELECT {odd} FROM ({chosen.sql})"))
+    return bool(chosen.scalar(f"SELECT {thousands} AND NOT {decimals} FROM ({chosen.sql})"))
 
 
 def place_of(chosen: Scan, place: int) -> tuple[str, int]:
@@ -403,9 +398,11 @@ def _trimmed(value: str) -> str:
 
 
 def _column_names(file: str, record: list[str], delimiter: str, source: Source) -> tuple[str, ...]:
-    other = next((mark for mark in ";\t|," if mark != delimiter and mark in record[0]), None)
-    # A delimiter within quotes that begin inside of a cell parts a column, and half a quote is left.
-    if source.delimiter is None and (len(record) == 1 or record[0].count('"') % 2) and other is not None:
+    marks = [mark for mark in ";\t|," if mark != delimiter and mark in record[0]]
+    other = max(marks, key=record[0].count, default=None)
+    # A delimiter within a quoted name parts it if another one delimits: the first half has its beginning.
+    parted = other is not None and record[0].count('"') % 2 == 1 and re.search(rf'{re.escape(other)} *"', record[0])
+    if source.delimiter is None and other is not None and (len(record) == 1 or parted):
         line = delimiter.join(record)
         shown = "" if source.show_values is False else f", {line[:60]!r},"
         columns = "one column" if len(record) == 1 else f"{len(record)} columns"
@@ -416,6 +413,9 @@ def _column_names(file: str, record: list[str], delimiter: str, source: Source) 
             row=1,
             argument="delimiter",
         )
+    if re.fullmatch("sep=.?", record[0].strip().lower()):
+        message = "the first line is one for Excel, 'sep=': delete it, and name the delimiter"
+        raise DataError.at(file, f"{message} ({option('delimiter')})", row=1, argument="delimiter")
     if source.header is False:
         return tuple(str(number) for number in range(1, len(record) + 1))
     names = tuple(name.strip() for name in record)

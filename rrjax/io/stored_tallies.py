@@ -171,15 +171,15 @@ def check_stored(source: Source, counts: str | None, **given: Any) -> dict[str, 
     return records
 
 
-def stored_domain(records: dict[str, dict[str, Any]]) -> Domain | None:
-    """The categories of stored tallies, in the order of the first; None without one, and if another has others."""
+def stored_domain(records: dict[str, dict[str, Any]], source: Source) -> Domain | None:
+    """The categories of stored tallies, in the order of the first; None if a file is none, or has other ones."""
     domains = []
     for file in records:
         with connect() as connection, explaining([file]):
             columns = connection.execute(f"SELECT label FROM {parquet([file])}").fetchnumpy()
         domains.append(_domain_of(columns["label"]))
     same = all(each == domains[0] or {*each.labels()} == {*domains[0].labels()} for each in domains)
-    return domains[0] if domains and same else None
+    return domains[0] if domains and same and len(domains) == len(source.files()) else None
 
 
 def _domain_of(labels: Any) -> Domain:

@@ -383,7 +383,7 @@ def read_source(
             "collection in nats (files written by `rrjax randomize` carry it)",
         )
     named_column = source if metadata is None else dataclasses.replace(source, column=metadata.column)
-    counted = count_source(named_column, domain or stored_domain(stored), counts)
+    counted = count_source(named_column, domain or stored_domain(stored, source), counts)
     check_rates(stored, RandomizedResponse(counted.domain.num_categories, epsilon), counted.domain)
     return checked(Reports(counted, epsilon, None, source, counts is not None))
 

@@ -28,7 +28,7 @@ from rrjax.io.domain import Domain
 from rrjax.io.labels import MISSING
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import time_of
-from rrjax.io.rows import read_rows
+from rrjax.io.rows import read_rows, unsure
 from rrjax.io.scan import column_names
 from rrjax.io.source import FrameSource, Source, changed
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, read_reports
@@ -468,6 +468,22 @@ def of_order(reports: Any, what: str) -> list[str]:
         f"The labels are numbers, and {labels[place + 1]} comes after {labels[place]} in {followed}: give "
         f"{option('domain')} in increasing order, if that is meant."
         for place in odd[:1]
+    ]
+
+
+def of_thousands(reports: Any) -> list[str]:
+    """A warning about labels that are taken as numbers, such as 1.000 beside 500."""
+    domain = reports.counted.domain
+    labels = [str(label) for label in domain.listed or ()]
+    if domain.is_range or not all(re.fullmatch(NUMBER, label) for label in labels):
+        return []
+    decimals = [-1 if "." not in label else len(label.partition(".")[2]) for label in labels]
+    if "e" in "".join(labels).lower() or not unsure(np.asarray(labels, float), np.asarray(decimals), whole=True):
+        return []
+    odd = labels[decimals.index(3)]
+    return [
+        f"The labels are numbers, and {odd} is taken as {float(odd):g}. If it is {1000 * float(odd):,.0f}, write the "
+        "labels without points, in the reports and in the domain."
     ]
 
 

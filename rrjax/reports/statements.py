@@ -28,7 +28,7 @@ from rrjax.reports.functionals import (
 )
 from rrjax.reports.intervals import ANY_TIME, tuned_of
 from rrjax.reports.reading import in_float64
-from rrjax.reports.reports import Reports, levels_alike, of_order
+from rrjax.reports.reports import Reports, levels_alike, of_order, of_thousands
 from rrjax.reports.shares import largest_of
 from rrjax.reports.surveys import Sample, survey_estimates
 
@@ -247,6 +247,7 @@ def statements_of(
     functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
     functionals += [*map(_quantile, quantiles), *groups]
     notes += of_order(reports, "quantiles") if quantiles else []
+    notes += of_thousands(reports) if mean or quantiles or groups else []
     one_design = isinstance(reports, Reports)
     _check_together(functionals, by, sample, one_design, population, normal, top, tuned_to)
     if not functionals:  # the shares of the most frequent categories

@@ -363,3 +363,22 @@ def test_memos_whose_names_were_exchanged_are_refused(day, more):
     memos[0].write_bytes(contents[1])
     Path(f"{memos[0]}.lock").unlink()  # as the message says
     day.done(*LINE, "--out", "reports/three.parquet")
+
+
+@pytest.mark.long
+def test_copies_of_a_memo_that_went_on_apart_are_refused(day):
+    """Each had answers that the other one lacked, and the same number of writes."""
+    other = [*LINE[: LINE.index("--memo")], "--memo", "memo/copy.parquet", *LINE[LINE.index("--memo") + 2 :]]
+    day.done(*LINE, "--out", "reports/one.parquet")
+    memo, copy = Path("memo/m.parquet"), Path("memo/copy.parquet")
+    shutil.copy(memo, copy)
+    day.done(*LINE, "--out", "reports/two.parquet")
+    mine = memo.read_bytes()
+    for more in range(2):
+        day.done(*other, "--out", f"reports/copy{more}.parquet")
+        memo.write_bytes(copy.read_bytes())
+        day.said(3, *LINE, "--out", "reports/three.parquet")
+        assert day.error.file == str(memo)
+        assert not Path("reports/three.parquet").exists()
+    memo.write_bytes(mine)
+    day.done(*LINE, "--out", "reports/three.parquet")

@@ -193,13 +193,36 @@ def test_numbers_that_may_be_thousands_are_asked_about(tmp_path):
         ("1.20", "800", False),
         ("1.200", "0.5", False),
         ("1.200", "999", False),
+        ("-1.200", "-800", True),
+        ("1.200", "-800", True),
+        ("-3.2", "1.234,2", False),
+        ("1.234", "1.5e-3,2", False),
     ):
-        path.write_text(f"a,w\nyes,{one}\nno,{other}\nno,\n")
+        rows = "".join(f"no,{each}\n" for each in other.split(","))
+        path.write_text(f"a,w\nyes,{one}\n{rows}no,\n")
         source = Source(str(path), column="w", missing=("999",))
         if odd:
-            for read in (read_covariate, lambda given: read_bins(given, Bins(0, 1000, 4))):
+            for read in (read_covariate, lambda given: read_bins(given, Bins(-1000, 1000, 4))):
                 with refused(error=DataError, file=str(path), column="w"):
                     read(source)
-            assert read_covariate(source, factor=True).levels == ("1.200", "800")
+            assert len(read_covariate(source, factor=True).levels or ()) == 2
         else:
-            assert read_covariate(source).values[0] == 1.2
+            assert read_covariate(source).values[0] == float(one)
+    path.write_text("a,w\nyes,1.200\nno,800\nno,v2\n")
+    with refused(error=DataError, file=str(path), row=3):
+        read_covariate(Source(str(path), column="w"))
+    # Of numbers that all are written so, the range tells.
+    path.write_text("w\n1.200\n2.350\n12.500\n")
+    assert read_bins(Source(str(path)), Bins(0, 20, 4)).indices.tolist() == [0, 0, 2]
+    with refused(error=DataError, file=str(path)):
+        read_bins(Source(str(path)), Bins(0, 20_000, 4))
+
+
+@pytest.mark.parametrize(
+    ("labels", "asked"), [("500,1.000,2.500", True), ("500,1.000,2.5", False), ("1.000,2.000", False)]
+)
+def test_labels_that_may_be_thousands_are_warned_about(labels, asked):
+    names = labels.split(",")
+    reports = rrjax.Reports.of_counts([100, 200, 150][: len(names)], 2.0, domain=names)
+    warnings = reports.statements(mean=True).warnings
+    assert any("without points" in each for each in warnings) == asked
