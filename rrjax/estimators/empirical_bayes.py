@@ -118,6 +118,7 @@ def empirical_bayes(
     its own uncertainty suggests, and they take the rest. A category with a larger count never has a smaller share
     (unless rates differ by category, as of a survey design).
 
+    Fewer than eight categories determine no prior: a part of (8 − K)/6 of the estimate is by each count alone then.
     If the counts hardly determine the prior (its log-likelihood is less than ¾·log(K/8) nats above that of equal
     shares), the prior is the base prior, and `.undetermined` is true.
 
