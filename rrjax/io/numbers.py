@@ -106,8 +106,9 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
                 "all numbers that are possible."
             )
             raise error_at(chosen, first, problem)
-        # Of numbers that all are written so, the range tells whether they may be thousands.
-        if unsure or (thousands and 1000 * np.abs(numbers[present]).max() <= max(abs(bins.low), abs(bins.high))):
+        # Of numbers that all are written so, the range tells whether most of them may be thousands.
+        middle = 1000 * np.median(np.abs(numbers[present]))
+        if unsure or (thousands and middle <= max(abs(bins.low), abs(bins.high))):
             raise unsure_numbers(chosen, factors=False)
     edges, kept = bins.edges, numbers[present]
     indices = np.clip(np.searchsorted(edges, kept, side="right") - 1, 0, bins.num_bins - 1).astype(np.int32)

@@ -333,8 +333,8 @@ class MemoFile:
         """Locks the file and reads it; empty memos if it is not there.
 
         `DataError`, and nothing is changed: it cannot be read or locked, is no memo, is one of another collection, has
-        a second name, is older than its lock's note, or is not there while the note shows that it was. Also if the last
-        round was interrupted before its reports had their name: now they have it.
+        a second name, does not come from the one in its lock's note, or is not there while the note shows that it was.
+        Also if the last round was interrupted before its reports had their name: now they have it.
         """
         try:
             with locked(Path(os.path.realpath(self.path)), self.path) as self._lock:

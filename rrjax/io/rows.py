@@ -202,19 +202,21 @@ class Covariate:
         return columns, [f"{self.name}: {level}" for level in self.levels[1:]]
 
 
-def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
-    """A column as a covariate.
+def read_covariate(
+    source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS, absolute: bool = False
+) -> Covariate:
+    """A column as a covariate; `absolute` numbers are others if all of them are thousands.
 
     `DataError`: files that cannot be read, a column that is missing, has no value or one text in all rows, numbers
-    mixed with texts, infinities or "nan", or texts of too many levels.
+    mixed with texts, infinities or "nan", numbers that may be thousands, or texts of too many levels.
     """
     with scanning(source) as chosen:
         is_none = has_no_answer(chosen.kind, source.missing, numbers=not factor)
         if not factor:
-            numbers, missing, is_unsure, _ = numbers_of(chosen, is_none)
+            numbers, missing, is_unsure, thousands = numbers_of(chosen, is_none)
             usable = np.isfinite(numbers)
             if usable[~missing].all():
-                if is_unsure:
+                if is_unsure or (absolute and thousands):
                     raise unsure_numbers(chosen, factors=most_levels is not None)
                 return Covariate(chosen.column, numbers)
             if usable.any():
@@ -296,7 +298,7 @@ def unsure_numbers(chosen: Scan, *, factors: bool) -> DataError:
     factor = f", or make the column a factor ({option('factor=True', '--factors')})" if factors else ""
     return chosen.error(
         "numbers are written as 2.000, and no other has decimals: is it 2 or two thousand? Write thousands without a "
-        f"point, and 2 as 2.0; or name what means no value ({option('missing')}){factor}."
+        f"point, or decimals as 2.0000; or name what means no value ({option('missing')}){factor}."
     )
 
 

@@ -398,6 +398,9 @@ def _trimmed(value: str) -> str:
 
 
 def _column_names(file: str, record: list[str], delimiter: str, source: Source) -> tuple[str, ...]:
+    if source.header is not False and re.fullmatch("sep=.?", record[0].strip().lower()):
+        also = "" if source.delimiter else f", and name the delimiter ({option('delimiter')})"
+        raise DataError.at(file, f"the first line is one for Excel, 'sep=': delete it{also}", row=1, argument="data")
     marks = [mark for mark in ";\t|," if mark != delimiter and mark in record[0]]
     other = max(marks, key=record[0].count, default=None)
     # A delimiter within a quoted name parts it if another one delimits: the first half has its beginning.
@@ -413,9 +416,6 @@ def _column_names(file: str, record: list[str], delimiter: str, source: Source) 
             row=1,
             argument="delimiter",
         )
-    if re.fullmatch("sep=.?", record[0].strip().lower()):
-        message = "the first line is one for Excel, 'sep=': delete it, and name the delimiter"
-        raise DataError.at(file, f"{message} ({option('delimiter')})", row=1, argument="delimiter")
     if source.header is False:
         return tuple(str(number) for number in range(1, len(record) + 1))
     names = tuple(name.strip() for name in record)

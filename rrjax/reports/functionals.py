@@ -310,7 +310,7 @@ def _sizes_in(source: io.Source) -> dict[str, float]:
 def read_weights(source: io.Source, argument: str = "weights") -> Covariate:
     """Reads a column of survey weights, or of population sizes, row by row; missing ones are NaN."""
     one, several = ("weight", "weights") if argument == "weights" else ("size", "population sizes")
-    weights = read_covariate(source, most_levels=None)
+    weights = read_covariate(source, most_levels=None, absolute=argument != "weights")
     file = source.files()[0]
     if weights.levels is not None:
         raise io.DataError.at(file, f"{several} are numbers, and there is none", column=weights.name)

@@ -480,7 +480,12 @@ def of_thousands(reports: Any) -> list[str]:
     decimals = [-1 if "." not in label else len(label.partition(".")[2]) for label in labels]
     if "e" in "".join(labels).lower() or not unsure(np.asarray(labels, float), np.asarray(decimals), whole=True):
         return []
-    odd = labels[decimals.index(3)]
+    # Numbers of another type than text have no zero at their end.
+    odd = next(
+        (label for label, number in zip(labels, decimals, strict=True) if number == 3 and label[-1] == "0"), None
+    )
+    if odd is None:
+        return []
     return [
         f"The labels are numbers, and {odd} is taken as {float(odd):g}. If it is {1000 * float(odd):,.0f}, write the "
         "labels without points, in the reports and in the domain."

@@ -247,7 +247,7 @@ def statements_of(
     functionals = [Functional("mean", "mean", _numbers(reports))] if mean else []
     functionals += [*map(_quantile, quantiles), *groups]
     notes += of_order(reports, "quantiles") if quantiles else []
-    notes += of_thousands(reports) if mean or quantiles or groups else []
+    notes += of_thousands(reports) if mean or quantiles else []
     one_design = isinstance(reports, Reports)
     _check_together(functionals, by, sample, one_design, population, normal, top, tuned_to)
     if not functionals:  # the shares of the most frequent categories

@@ -20,6 +20,7 @@ from rrjax.io.numbers import Bins, read_bins
 from rrjax.io.read import count_by
 from rrjax.io.rows import read_covariate
 from rrjax.io.scan import column_names, selected
+from rrjax.reports.functionals import read_weights
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 # DuckDB calls the third column Age_1, and the fourth one Age_1_1. Members of nested columns are no columns.
@@ -214,12 +215,19 @@ def test_numbers_that_may_be_thousands_are_asked_about(tmp_path):
     # Of numbers that all are written so, the range tells.
     path.write_text("w\n1.200\n2.350\n12.500\n")
     assert read_bins(Source(str(path)), Bins(0, 20, 4)).indices.tolist() == [0, 0, 2]
-    with refused(error=DataError, file=str(path)):
-        read_bins(Source(str(path)), Bins(0, 20_000, 4))
+    assert read_covariate(Source(str(path))).values.tolist() == [1.2, 2.35, 12.5]
+    for read in (
+        lambda given: read_bins(given, Bins(0, 10_000, 4)),
+        lambda given: read_covariate(given, absolute=True),
+        lambda given: read_weights(given, "population_size"),
+    ):
+        with refused(error=DataError, file=str(path)):
+            read(Source(str(path)))
 
 
 @pytest.mark.parametrize(
-    ("labels", "asked"), [("500,1.000,2.500", True), ("500,1.000,2.5", False), ("1.000,2.000", False)]
+    ("labels", "asked"),
+    [("500,1.000,2.500", True), ("500,1.000,2.5", False), ("1.000,2.000", False), ("1,1.125,2", False)],
 )
 def test_labels_that_may_be_thousands_are_warned_about(labels, asked):
     names = labels.split(",")

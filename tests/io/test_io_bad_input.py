@@ -338,7 +338,7 @@ def test_truncated_and_damaged_parquet(tmp_path):
         ("b,a,c,a,a\n1,2,3,4,5\n", {"column": "a"}),
         ("a;b\n1;2\n", {"row": 1, "argument": "delimiter"}),
         ('x;"b, c";a\n1;2;3\n', {"row": 1, "argument": "delimiter"}),
-        ("sep=;\na;b\n1;2\n", {"row": 1, "argument": "delimiter"}),
+        ("sep=;\na;b\n1;2\n", {"row": 1, "argument": "data"}),
         ("a,b\r\n1,2\n3,4\r\n", {"row": 2}),
         ("a,\n1,2\n", {"row": 1, "argument": "header"}),
     ],
