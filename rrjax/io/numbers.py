@@ -15,7 +15,7 @@ from rrjax.io.database import has_no_answer
 from rrjax.io.domain import Domain
 from rrjax.io.metadata import MOST_NUMBER, Metadata
 from rrjax.io.read import as_source, check_missing, count_reports
-from rrjax.io.rows import Values, numbers_of, unsure_numbers
+from rrjax.io.rows import Values, numbers_of, thousands_error
 from rrjax.io.scan import error_at, scanning
 from rrjax.io.source import Source
 from rrjax.io.tallies import count_numbers, mechanism_of
@@ -109,7 +109,7 @@ def read_bins(source: Source | str, bins: Bins) -> Values:
         # Of numbers that all are written so, the range tells whether most of them may be thousands.
         middle = 1000 * np.median(np.abs(numbers[present]))
         if unsure or (thousands and middle <= max(abs(bins.low), abs(bins.high))):
-            raise unsure_numbers(chosen, factors=False)
+            raise thousands_error(chosen, factors=False)
     edges, kept = bins.edges, numbers[present]
     indices = np.clip(np.searchsorted(edges, kept, side="right") - 1, 0, bins.num_bins - 1).astype(np.int32)
     missing = int((~present).sum())

@@ -217,7 +217,7 @@ def read_covariate(
             usable = np.isfinite(numbers)
             if usable[~missing].all():
                 if is_unsure or (absolute and thousands):
-                    raise unsure_numbers(chosen, factors=most_levels is not None)
+                    raise thousands_error(chosen, factors=most_levels is not None)
                 return Covariate(chosen.column, numbers)
             if usable.any():
                 raise _no_number(chosen, ~usable & ~missing, factors=most_levels is not None)
@@ -278,10 +278,10 @@ def numbers_of(chosen: Scan, is_none: str) -> Numbers:
         raise no_values(chosen, len(missing))
     numbers = np.ma.filled(np.ma.asarray(rows["number"], np.float64), np.nan)
     decimals = np.ma.filled(rows["decimals"], -1)
-    return Numbers(numbers, missing, *(unsure(numbers, decimals, whole=whole) for whole in (True, False)))
+    return Numbers(numbers, missing, *(maybe_thousands(numbers, decimals, whole=whole) for whole in (True, False)))
 
 
-def unsure(numbers: np.ndarray, decimals: np.ndarray, *, whole: bool) -> bool:
+def maybe_thousands(numbers: np.ndarray, decimals: np.ndarray, *, whole: bool) -> bool:
     """Whether some numbers have three decimals and may be thousands, because no other has any.
 
     `whole`: only beside numbers without a point, whose decimals are −1.
@@ -293,7 +293,7 @@ def unsure(numbers: np.ndarray, decimals: np.ndarray, *, whole: bool) -> bool:
     return bool(three.any() and beside and not ((decimals >= 0) & ~three).any())
 
 
-def unsure_numbers(chosen: Scan, *, factors: bool) -> DataError:
+def thousands_error(chosen: Scan, *, factors: bool) -> DataError:
     """The error for numbers that may be thousands; `factors` if the column may be a factor instead."""
     factor = f", or make the column a factor ({option('factor=True', '--factors')})" if factors else ""
     return chosen.error(

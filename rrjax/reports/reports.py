@@ -28,7 +28,7 @@ from rrjax.io.domain import Domain
 from rrjax.io.labels import MISSING
 from rrjax.io.read import CountedReports
 from rrjax.io.rounds import time_of
-from rrjax.io.rows import read_rows, unsure
+from rrjax.io.rows import maybe_thousands, read_rows
 from rrjax.io.scan import column_names
 from rrjax.io.source import FrameSource, Source, changed
 from rrjax.io.tallies import MAX_CELLS, Tallied, as_jax_integers, read_reports
@@ -478,7 +478,9 @@ def of_thousands(reports: Any) -> list[str]:
     if domain.is_range or not all(re.fullmatch(NUMBER, label) for label in labels):
         return []
     decimals = [-1 if "." not in label else len(label.partition(".")[2]) for label in labels]
-    if "e" in "".join(labels).lower() or not unsure(np.asarray(labels, float), np.asarray(decimals), whole=True):
+    if "e" in "".join(labels).lower() or not maybe_thousands(
+        np.asarray(labels, float), np.asarray(decimals), whole=True
+    ):
         return []
     # Numbers of another type than text have no zero at their end.
     odd = next(
