@@ -193,7 +193,10 @@ def of_evidence(data: SupportData, estimand: Estimand) -> EmpiricalBayes:
     plain = mean / (noise.number * noise.d)
     inside = jnp.clip(plain, 0, 1)
     noisy = noise.variance(inside) if estimand == "distribution" else data.rates.variance(inside) / noise.number
-    wide = given_sum(jnp.minimum(noisy, LARGEST_VARIANCE), weight)
+    noisy = jnp.minimum(noisy, LARGEST_VARIANCE)
+    wide = given_sum(noisy, weight)
+    if estimand == "users":  # the errors of counts whose sum is known have the sum zero, in whatever users
+        wide = jnp.where(noise.known, noisy, wide)
     part = part_without_prior(size)
     if part > 0:
         theta = part * moved_to_simplex(plain, noisy, weight) + (1 - part) * theta
@@ -366,7 +369,7 @@ def _ordered(data: SupportData, estimand: Estimand) -> OrderedBayes:
     from_middle = _departures(noise, x, jnp.full_like(x, middle))
     curve = smoothed(x)
     share = noise.share_of_x(curve.level)
-    by_curve = among(noise, estimand, data.excess, share, curve.leverage * noise.variance(share))
+    by_curve = among(noise, estimand, data.excess, share, curve.leverage * noise.variance(share))[:2]
     predicted = jnp.clip(curve.left_out, 0, most)
     departures = _departures(noise, x, predicted)
     by_both = _by_departures(noise, x, predicted, departures, estimand)
@@ -452,7 +455,7 @@ def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
             widened_normal_loglik(-((departure - prior.atoms) ** 2), prior.variance) + log_weights
         )
         share = noise.share_of_x(predicted + prior.atoms + within * (departure - prior.atoms))
-        share, variance = among(noise, estimand, excess, share, part * noise.variance(share))
+        share, variance, _ = among(noise, estimand, excess, share, part * noise.variance(share))
         mean = matmul(posterior, share)
         return mean, matmul(posterior, variance + (share - mean) ** 2)
 

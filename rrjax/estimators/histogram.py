@@ -51,6 +51,7 @@ class Noise(NamedTuple):
     data: SupportData
     poisson: Bool[Array, ""]
     power: Float[Array, ""]  # the factor of log-likelihoods
+    known: Bool[Array, ""]  # whether the sum of the counts is known
     q: Float[Array, ""]
     never: Float[Array, ""]  # 1 − p
 
@@ -67,7 +68,7 @@ class Noise(NamedTuple):
         poisson = known & (whole == 1)
         power = jnp.where(known & ~poisson, 1 - 1 / size, 1).astype(d.dtype)
         least = NO_NOISE / number
-        return cls(data, poisson, power, jnp.maximum(data.q, least), jnp.maximum(rates.not_p, least))
+        return cls(data, poisson, power, known, jnp.maximum(data.q, least), jnp.maximum(rates.not_p, least))
 
     @property
     def varies(self) -> bool:
@@ -145,13 +146,14 @@ def among(
     excess: Float[Array, "*#s"],
     share: Float[Array, "*#s"],
     variance: Float[Array, "*#s"],
-) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
+) -> tuple[Float[Array, "*s"], Float[Array, "*s"], Float[Array, "*s"]]:
     """Mean and variance of the estimand, from the mean and variance of the share in the users' distribution.
 
     The share among these users counts the holders among the reports that support the category, and among the others.
+    The last result is the part of the variance of which the sum over the categories is known, given the counts.
     """
     if estimand == "distribution":
-        return share, variance
+        return share, variance, jnp.zeros_like(variance)
     rates, number = noise.data.rates, noise.number
     chance, complement = noise.chances(share)
     supporting = excess / number + noise.data.q
@@ -159,8 +161,9 @@ def among(
     of_others = jnp.minimum(share * (noise.never / complement), 1)
     slope = supporting * (noise.q / chance) * (rates.p / chance)
     slope = slope + (1 - supporting) * (noise.never / complement) * (rates.not_q / complement)
-    drawn = supporting * of_these * (1 - of_these) + (1 - supporting) * of_others * (1 - of_others)
-    return supporting * of_these + (1 - supporting) * of_others, (slope * jnp.sqrt(variance)) ** 2 + drawn / number
+    drawn = (supporting * of_these * (1 - of_these) + (1 - supporting) * of_others * (1 - of_others)) / number
+    mean, of_share = supporting * of_these + (1 - supporting) * of_others, (slope * jnp.sqrt(variance)) ** 2
+    return mean, of_share + drawn, jnp.where(noise.known, drawn, 0)
 
 
 def warped(*distances: Float[Array, "*s"]) -> Float[Array, "*s"]:
@@ -230,6 +233,7 @@ class Histogram(NamedTuple):
     table: Float[Array, "B M"]  # the likelihood
     value: Float[Array, "B M"]  # the mean of a share, given its count and atom
     variance: Float[Array, "B M"]  # its variance
+    drawn: Float[Array, "B M"]  # the part of it that has no part in the variance of the sum of all shares
 
     @classmethod
     def of(
@@ -240,8 +244,8 @@ class Histogram(NamedTuple):
         mean, weight, cell = _cells(noise, largest, category, num_cells)
         atoms = Atoms.of(noise.typical, largest[0]) if atoms is None else atoms
         likelihood = log_likelihoods(noise, mean, atoms)
-        value, variance = within_atoms(noise, estimand, mean, atoms)
-        return cls(noise, mean, weight, cell, atoms, likelihood, jnp.exp(likelihood), value, variance)
+        of_shares = within_atoms(noise, estimand, mean, atoms)
+        return cls(noise, mean, weight, cell, atoms, likelihood, jnp.exp(likelihood), *of_shares)
 
     def means(self, known: Float[Array, "B M"]) -> Float[Array, " B"]:
         """Posterior means of the shares, from the probability of each atom."""
@@ -376,8 +380,8 @@ def _own_x(noise: Noise, atoms: Atoms):
 
 def within_atoms(
     noise: Noise, estimand: Estimand, excess: Float[Array, " B"], atoms: Atoms
-) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
-    """Mean and variance of a category's share, given its count and that its share is in the interval of an atom."""
+) -> tuple[Float[Array, "B M"], Float[Array, "B M"], Float[Array, "B M"]]:
+    """As `among`, of a category's share, given its count and that its share is in the interval of an atom."""
     # Within the interval of an atom, the count itself determines the share.
     noise, part = noise.by_row, reliability(atoms.variance)
     own = _own_x(noise, atoms)

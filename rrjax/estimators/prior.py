@@ -432,9 +432,11 @@ def _consequences(histogram, smoothing, g):
     solution = solution - solution[:, 1:2] * (matmul(g, solution) / matmul(g, solution[:, 1]))
     move, moves = solution[:, 0], solution[:, 2:]
     of_shares, of_prior = matmul(weight, variance), jnp.maximum(matmul(pull, move), 0)
-    with_sum = variance + matmul(away, move)
     total = of_shares + of_prior
     total = jnp.where(total > 0, total, 1)
-    everything = variance + jnp.sum(away.T * moves, axis=0) - with_sum * (with_sum / total)
+    determined = variance - jnp.sum(known * histogram.drawn, axis=1)
+    of_sum = matmul(weight, determined) + of_prior
+    with_sum = determined + matmul(away, move)
+    everything = variance + jnp.sum(away.T * moves, axis=0) - with_sum * (with_sum / jnp.where(of_sum > 0, of_sum, 1))
     excess = matmul(weight, mean) - 1
     return excess, of_shares / total, jnp.maximum(everything, LEAST_VARIANCE * variance)
