@@ -166,8 +166,8 @@ def unrelated_question(
     truth lies. Counts are corrected for continuity (Yates): the size is at most 0.04 at 0.05
     (`validation/two_samples.py`).
 
-    The 95 % intervals cover 0.929 or more for 25 to 200 respondents in each sample, but 0.84 to 0.93 if fewer than four
-    yes, or few no, are expected in both samples together: where no yes at all is likely, no interval can cover more.
+    For 25 to 200 respondents in each sample the 95 % intervals cover 0.931 or more if five yes and five no are expected
+    in each of them, and 0.84 to 0.95 if fewer are in one: where no yes at all is likely, no interval can cover more.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's `truth`.
