@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -205,6 +206,9 @@ class StatementFlags:
         if self.within is not None and other is not None:
             flag = f"--{other.replace('_', '-')}"
             raise UsageError.about(flag, "does not apply to --within, numbers within classes: leave it out")
+        if (size := self.population_size) and re.fullmatch("[1-9][0-9]{0,2}[.][0-9]{3}", size):
+            problem = f"{size} may be {float(size):g} or {size.replace('.', ',')}: write it without a point"
+            raise UsageError.about("--population-size", problem, value=size)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -237,7 +241,7 @@ def estimator_name(text: str) -> str:
 
 
 class Command(TyperCommand):
-    """A command that refuses a repeated option that takes one value, and repeats a bad value in its message.
+    """A command that refuses a repeated option that takes one value, and a whole number with a point or "_".
 
     Typer's own parser keeps the last of repeated values silently, and its message about a bad value may leave it out.
     """
@@ -252,7 +256,7 @@ class Command(TyperCommand):
                     problem = f"{parameter.opts[0]} was given {times} times, and takes one value: give it once"
                     raise UsageError(problem, flag=parameter.opts[0])
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             came = values.get(getattr(error.param, "name", None) or "") or []
             texts = [came] if isinstance(came, str) else came
@@ -260,6 +264,17 @@ class Command(TyperCommand):
             if texts and not any(text in said or repr(text) in error.message for text in texts):
                 error.message += f"; got {', '.join(map(repr, texts))}"
             raise
+        for parameter in given:
+            came, known = (each.get(parameter.name or "") for each in (values, ctx.params))
+            several = zip(came, known, strict=True) if isinstance(known, list) else [(came, known)]
+            odd = next(
+                (text for text, value in several if type(value) is int and not text.strip(" +-").isdigit()), None
+            )
+            if odd is not None:  # Typer takes 10.000, ten thousand in many countries, for ten
+                with show.reporting():
+                    problem = f"takes a whole number, in digits alone, got {odd!r}"
+                    raise UsageError.about(parameter.opts[0], problem, value=odd)
+        return rest
 
 
 def flags(

@@ -27,7 +27,7 @@ from rrjax.io.database import (
 from rrjax.io.domain import Domain
 from rrjax.io.labels import Labels, as_domain
 from rrjax.io.metadata import Metadata
-from rrjax.io.scan import Scan, check_header, error_at, may_be_thousands, scan, scanning
+from rrjax.io.scan import THOUSANDS, Scan, all_thousands, check_header, error_at, scan, scanning
 from rrjax.io.source import Source
 
 MAX_TOTAL = 2**53
@@ -248,9 +248,8 @@ def _group_counts(chosen: Scan, counts_column: str, keys: Sequence[str] = ()) ->
         f"SELECT {columns}, {integer(chosen.amount_kind, 'amount')} AS number FROM ({chosen.sql})",
         keys,
     )
-    if chosen.amount_kind == "text" and may_be_thousands(chosen, "amount"):
-        problem = f"counts in {counts_column!r} are written as 12.000, which may be 12 or twelve thousand"
-        raise chosen.error(f"{problem}: write whole numbers without a point.", column=counts_column)
+    if chosen.amount_kind == "text" and chosen.scalar(f"SELECT {all_thousands('trim(amount)')} FROM ({chosen.sql})"):
+        raise chosen.error(f"counts in {counts_column!r} {THOUSANDS}.", column=counts_column)
     refused = chosen.scalar("SELECT coalesce(sum(refused), 0) FROM tally")
     if refused:
         raise _refused_counts(chosen, counts_column, refused)
@@ -278,9 +277,7 @@ def _counted(chosen: Scan, domain: Domain | None, *, empty: bool = False) -> Cou
         known, counts = _domain_of_data(chosen, is_none)
     else:
         counts = _placed(chosen, known, is_none)
-    padded = 0
-    if known.is_range and chosen.kind == "text":
-        padded = int(chosen.scalar(f"SELECT coalesce(sum(amount), 0) FROM tally WHERE {is_padded('value')}"))
+    padded = count_padded(chosen, known, f"SELECT value, amount FROM tally WHERE NOT {is_none}")
     columns = chosen.source.columns()
     # Beside several columns of reports, others may have been kept.
     metadata = chosen.source.metadata() if len(columns) < 2 else columns.get(chosen.column)
@@ -303,6 +300,20 @@ def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
     counts = np.zeros(domain.num_categories, dtype=np.int64)
     counts[np.asarray(amounts["position"])] = np.asarray(amounts["amount"])
     return counts
+
+
+def count_padded(chosen: Scan, domain: Domain, rows: str) -> int:
+    """The sum of the `amount` of values of a range with leading zeros; refuses those that may be thousands."""
+    if not domain.is_range or chosen.kind != "text":
+        return 0
+    assert domain.first is not None
+    assert domain.last is not None
+    thousands = "false" if chosen.are_numbers else all_thousands("value", (domain.first, domain.last))
+    padded = f"coalesce(sum(amount) FILTER (WHERE {is_padded('value')}), 0)"
+    number, unsure = chosen.query(f"SELECT {padded}, {thousands} FROM ({rows})")[0]
+    if unsure:
+        raise chosen.error(f"values {THOUSANDS}.")
+    return int(number)
 
 
 def _domain_of_data(chosen: Scan, is_none: str) -> tuple[Domain, np.ndarray]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from rrjax.data.errors import DataError, option
 from rrjax.data.errors import number as count_of
-from rrjax.io.database import double, has_no_answer, is_named, is_padded, position, spelling, text
+from rrjax.io.database import double, has_no_answer, is_named, position, spelling, text
 from rrjax.io.domain import PAIR, Domain
 from rrjax.io.labels import Labels, as_domain
-from rrjax.io.read import as_source, count_scan, declare_category, no_values, settled_domain
+from rrjax.io.read import as_source, count_padded, count_scan, declare_category, no_values, settled_domain
 from rrjax.io.scan import Scan, error_at, scanning
 from rrjax.io.source import Source
 
@@ -133,19 +133,16 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
             known = count_scan(chosen, None).domain
         declare_category(chosen, known)
         chosen.query("SET preserve_insertion_order = true")
-        rows = chosen.connection.execute(
-            f"SELECT CAST(CASE WHEN {has_no_answer(chosen.kind, source.missing, numbers=numbers)} THEN -1 "
-            f"ELSE coalesce({position(chosen.kind, known)}, -2) END AS INTEGER) AS indices FROM ({chosen.sql})"
-        ).fetchnumpy()
+        is_none = has_no_answer(chosen.kind, source.missing, numbers=numbers)
+        place = f"CASE WHEN {is_none} THEN -1 ELSE coalesce({position(chosen.kind, known)}, -2) END"
+        rows = chosen.connection.execute(f"SELECT CAST({place} AS INTEGER) AS indices FROM ({chosen.sql})").fetchnumpy()
         indices = np.ascontiguousarray(rows["indices"], dtype=np.int32)
         if indices.min(initial=0) == -2:
             count_scan(chosen, known)  # raises the error that names the values
         num_missing = int((indices < 0).sum())
         if num_missing == len(indices):
             raise no_values(chosen, num_missing)
-        padded = 0
-        if known.is_range and chosen.kind == "text":
-            padded = int(chosen.scalar(f"SELECT count(*) FROM ({chosen.sql}) WHERE {is_padded('value')}"))
+        padded = count_padded(chosen, known, f"SELECT value, 1 AS amount FROM ({chosen.sql}) WHERE NOT {is_none}")
     return Values(indices, known, chosen.column, num_missing, from_data, padded)
 
 
@@ -172,11 +169,13 @@ class Covariate:
     """A column as a covariate, row by row: numbers, or a factor as columns of zeros and ones.
 
     `values`, float64 `[N]`, are numbers, or the numbers of the `levels` of a factor; NaN if the value is missing.
+    `all_thousands`: all numbers are written as 1.200, and may be thousands.
     """
 
     name: str
     values: np.ndarray
     levels: tuple[str, ...] | None = None
+    all_thousands: bool = False
 
     @property
     def missing(self) -> np.ndarray:
@@ -202,10 +201,8 @@ class Covariate:
         return columns, [f"{self.name}: {level}" for level in self.levels[1:]]
 
 
-def read_covariate(
-    source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS, absolute: bool = False
-) -> Covariate:
-    """A column as a covariate; `absolute` numbers are others if all of them are thousands.
+def read_covariate(source: Source, *, factor: bool = False, most_levels: int | None = MAX_LEVELS) -> Covariate:
+    """A column as a covariate.
 
     `DataError`: files that cannot be read, a column that is missing, has no value or one text in all rows, numbers
     mixed with texts, infinities or "nan", numbers that may be thousands, or texts of too many levels.
@@ -216,9 +213,9 @@ def read_covariate(
             numbers, missing, is_unsure, thousands = numbers_of(chosen, is_none)
             usable = np.isfinite(numbers)
             if usable[~missing].all():
-                if is_unsure or (absolute and thousands):
+                if is_unsure:
                     raise thousands_error(chosen, factors=most_levels is not None)
-                return Covariate(chosen.column, numbers)
+                return Covariate(chosen.column, numbers, all_thousands=thousands)
             if usable.any():
                 raise _no_number(chosen, ~usable & ~missing, factors=most_levels is not None)
         different = chosen.query(f"SELECT DISTINCT {text(chosen.kind)} FROM ({chosen.sql}) WHERE NOT {is_none} LIMIT 2")
@@ -266,7 +263,7 @@ def numbers_of(chosen: Scan, is_none: str) -> Numbers:
     """The numbers of a column; `DataError` if no row has a value."""
     chosen.query("SET preserve_insertion_order = true")
     decimals = "99"
-    if chosen.kind == "text":  # exponents have any number
+    if chosen.kind == "text" and not chosen.are_numbers:  # exponents have any number
         after = "CASE strpos(value, '.') WHEN 0 THEN -1 ELSE length(rtrim(value)) - strpos(value, '.') END"
         decimals = f"CASE WHEN contains(value, 'e') OR contains(value, 'E') THEN 99 ELSE {after} END"
     rows = chosen.connection.execute(
@@ -300,6 +297,16 @@ def thousands_error(chosen: Scan, *, factors: bool) -> DataError:
         "numbers are written as 2.000, and no other has decimals: is it 2 or two thousand? Write thousands without a "
         f"point, or decimals as 2.0000; or name what means no value ({option('missing')}){factor}."
     )
+
+
+def note_of_thousands(covariate: Covariate) -> list[str]:
+    """The warning about absolute numbers that all may be thousands, if they are written so."""
+    if not covariate.all_thousands:
+        return []
+    return [
+        f"All numbers of {covariate.name!r} have three decimals: 1.200 is taken as 1.2. If it is 1,200, write them "
+        "without points."
+    ]
 
 
 def _no_number(chosen: Scan, refused: np.ndarray, *, factors: bool) -> DataError:

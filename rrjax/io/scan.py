@@ -59,6 +59,8 @@ class Scan:
     unsure: bool = False
     """Whether the name of the column comes from a first line that may be confidential data instead of a header."""
     key_kinds: Sequence[Kind] = ()
+    are_numbers: bool = False
+    """Whether the files say that texts are numbers, as JSON does."""
 
     @property
     def key_texts(self) -> str:
@@ -140,19 +142,19 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
         selects.append(f"SELECT row, {values[index]} AS value{more} FROM ({relation.sql})")
     query = " UNION ALL ".join(selects)
     kinds: list[Kind] = [kind_of_key for kind_of_key, _ in others]
-    return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure, kinds)
+    are_numbers = all(kind_of(relation.column(column)[2]) in ("integer", "number") for relation in relations)
+    return Scan(connection, source, column, kind, query, amount_kind, relations[0].unsure, kinds, are_numbers)
 
 
-def may_be_thousands(chosen: Scan, column: str) -> bool:
-    """Whether texts such as 12.000 may be thousands; in a table with other decimals they are not."""
-    thousands, decimals = (
-        f"coalesce(bool_or(regexp_full_match(trim({column}), '{like}')), false)"
-        for like in (
-            "[+]?[1-9][0-9]{0,2}[.][0-9]{3}",
-            "[+]?((0|[0-9]{4,})?[.][0-9]*|[0-9]+[.]([0-9]{0,2}|[0-9]{4,}))",
-        )
-    )
-    return bool(chosen.scalar(f"SELECT {thousands} AND NOT {decimals} FROM ({chosen.sql})"))
+THOUSANDS = "are written as 12.000, which may be 12 or twelve thousand: write whole numbers without a point"
+
+
+def all_thousands(text: str, ends: tuple[int, int] | None = None) -> str:
+    """Whether all texts of numbers with a point are such as 12.000, and thousands within the ends; NULL without any."""
+    has_point = f"contains({text}, '.') AND regexp_full_match({text}, '[+-]?([0-9]+[.][0-9]*|[.][0-9]+)')"
+    three = f"regexp_full_match({text}, '[+-]?[1-9][0-9]{{0,2}}[.][0-9]{{3}}')"
+    within = "" if ends is None else f" AND 1000 * TRY_CAST({text} AS DOUBLE) BETWEEN {ends[0]} AND {ends[1]}"
+    return f"bool_and({three}{within}) FILTER (WHERE {has_point})"
 
 
 def place_of(chosen: Scan, place: int) -> tuple[str, int]:

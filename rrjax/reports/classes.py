@@ -11,7 +11,7 @@ import numpy as np
 
 from rrjax import inference, io
 from rrjax.data.errors import check_rate, option, refusal
-from rrjax.io.rows import Covariate, read_covariate
+from rrjax.io.rows import Covariate, note_of_thousands, read_covariate
 from rrjax.reports import form
 from rrjax.reports.answer import SHOWN, Answer, Cells, rows_of_table
 from rrjax.reports.functionals import answered_in, check_public, read_levels, rows_left_out, rows_of_levels
@@ -214,7 +214,7 @@ def within_of(
     table = {name: np.broadcast_to(each, shape).ravel() for name, each in own.items()}
     lacking = [each.name for each in (numbers, public) if each is not None and each.missing.any()]
     notes = rows_left_out(left_out := int(answered_in(answers).sum()) - number, lacking)
-    notes += levels_alike(by, [level for level, _ in parts])
+    notes += levels_alike(by, [level for level, _ in parts]) + note_of_thousands(numbers)
     _ = reports.contradicted  # which warns
     curves = [] if mean else quantiles
     return ClassStatements(reports, table, within, by, level, simultaneous, curves, left_out, notes)

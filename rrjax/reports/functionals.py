@@ -18,7 +18,7 @@ from rrjax.inference.surveys import MOST_WEIGHT
 from rrjax.io.database import spelling
 from rrjax.io.labels import by_label
 from rrjax.io.rows import Covariate, read_cells, read_covariate
-from rrjax.io.scan import column_names
+from rrjax.io.scan import THOUSANDS, column_names
 from rrjax.reports import form
 from rrjax.reports.reports import Reports, likeness
 
@@ -310,8 +310,10 @@ def _sizes_in(source: io.Source) -> dict[str, float]:
 def read_weights(source: io.Source, argument: str = "weights") -> Covariate:
     """Reads a column of survey weights, or of population sizes, row by row; missing ones are NaN."""
     one, several = ("weight", "weights") if argument == "weights" else ("size", "population sizes")
-    weights = read_covariate(source, most_levels=None, absolute=argument != "weights")
+    weights = read_covariate(source, most_levels=None)
     file = source.files()[0]
+    if weights.all_thousands and argument != "weights":
+        raise io.DataError.at(file, f"{several} {THOUSANDS}", column=weights.name)
     if weights.levels is not None:
         raise io.DataError.at(file, f"{several} are numbers, and there is none", column=weights.name)
     wrong = np.flatnonzero(weights.values < 0)

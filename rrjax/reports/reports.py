@@ -478,9 +478,8 @@ def of_thousands(reports: Any) -> list[str]:
     if domain.is_range or not all(re.fullmatch(NUMBER, label) for label in labels):
         return []
     decimals = [-1 if "." not in label else len(label.partition(".")[2]) for label in labels]
-    if "e" in "".join(labels).lower() or not maybe_thousands(
-        np.asarray(labels, float), np.asarray(decimals), whole=True
-    ):
+    exponents = "e" in "".join(labels).lower()
+    if exponents or not maybe_thousands(np.asarray(labels, float), np.asarray(decimals), whole=False):
         return []
     # Numbers of another type than text have no zero at their end.
     odd = next(

@@ -12,7 +12,7 @@ import numpy as np
 from rrjax import io
 from rrjax.data.errors import ArgumentError, option, refusal, reworded
 from rrjax.inference.surveys import Sampling, Scores, estimated
-from rrjax.io.rows import Covariate, read_covariate
+from rrjax.io.rows import Covariate, note_of_thousands, read_covariate
 from rrjax.reports import form
 from rrjax.reports.functionals import (
     About,
@@ -81,8 +81,10 @@ class Surveyed:
             of = dataclasses.replace(source, column=name)
             if argument in ("strata", "clusters"):
                 read[argument] = read_covariate(of, factor=True, most_levels=None)
+            elif argument == "by":
+                read[argument] = read_levels(source, name)
             else:
-                read[argument] = read_levels(source, name) if argument == "by" else read_weights(of, argument)
+                read[argument] = read_weights(of, argument)
         source.check_unchanged()
         answered = answered_in(values)
         # Rows without an answer or a level were sampled, too: they count in the design.
@@ -103,6 +105,7 @@ class Surveyed:
             raise io.DataError.at(source.files()[0], problem, column=sample.weights or by)
         designed = [read[argument] for argument in ("strata", "clusters") if argument in read]
         notes = [note for each in designed for note in levels_alike(each.name, each.levels or ())]
+        notes += note_of_thousands(read["weights"]) if sample.total and sample.weights else []
         degrees = sampling.degrees(sampling.weights > 0)
         if number := int((sampling.weights[there[kept]] == 0).sum()):
             notes.append(f"{form.number(number, 'row has', 'rows have')} a weight of zero: no estimate is about them.")

@@ -123,6 +123,9 @@ def test_an_option_that_takes_one_value_is_refused_twice(invoke, arguments, flag
         (("estimate", "r.csv", "--epsilon", "1", "--quantile", "0.5", "--quantile", "top"), "--quantile", "'top'"),
         (("audit", "--categories", "5", "--epsilon", "1", "--draws", "3"), "--draws", "3"),
         (("estimate", "r.csv", "--epsilon", "1", "--estimator", "best"), "--estimator", "'best'"),
+        (("plan", "--categories", "10", "--epsilon", "1", "--users", "10.000"), "--users", "'10.000'"),
+        (("study", "paper", "--figure", "1", "--figure", "2.0"), "--figure", "'2.0'"),
+        (("demo", "--users", "1_000"), "--users", "'1_000'"),
     ],
 )
 def test_a_value_that_cannot_be_is_repeated(invoke, arguments, flag, came):
@@ -212,7 +215,7 @@ def test_one_spelling_of_names_in_what_machines_read(invoke):
 
 
 def ones(text):
-    """What follows the number one: "1 row", "1 of 71 rows holds"."""
+    """What follows the number one: "1 row", "1 of 71 reports is"."""
     return set(re.findall(r"\b1 (?:of \S+ \w+ )?(\w+)", text))
 
 
@@ -227,7 +230,7 @@ def test_one_of_anything_is_singular(invoke):
     _, out, error = invoke("randomize", "r.csv", *read, "--out", "q.parquet")
     assert "row" in ones(error)
     _, out, error = invoke("estimate", "r.csv", *read)
-    assert "holds" in ones(error)
+    assert "is" in ones(error)
     write_counts("r.csv", [900, 90, 10])
     _, out, error = invoke("estimate", "r.csv", *READ, "--epsilon", "2")
     assert "category" in ones(error)

@@ -245,6 +245,7 @@ def test_what_is_wrong_is_named(invoke):
         ("--total", "--mean"),
         ("--population-size", "2999", "--mean"),
         ("--population-size", "0", "--mean"),
+        ("--population-size", "12.000", "--mean"),
     ):
         code, text = refused(flag, *flags)
         assert code == 2, text

@@ -20,7 +20,6 @@ from rrjax.io.numbers import Bins, read_bins
 from rrjax.io.read import count_by
 from rrjax.io.rows import read_covariate
 from rrjax.io.scan import column_names, selected
-from rrjax.reports.functionals import read_weights
 
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 # DuckDB calls the third column Age_1, and the fourth one Age_1_1. Members of nested columns are no columns.
@@ -182,56 +181,3 @@ def test_an_answer_in_other_letters_is_no_header(tmp_path, first):
     with refused(error=DataError, argument="header", row=1):
         count_reports(Source(path), ["ill", "well"])
     assert np.sum(count_reports(Source(path, header=True), ["ill", "well"]).counts) == 3
-
-
-def test_numbers_that_may_be_thousands_are_asked_about(tmp_path):
-    """1.200 beside 800 was 1.2, as a weight, a covariate or a number of `--within`."""
-    path = tmp_path / "a.csv"
-    for one, other, odd in (
-        ("1.200", "800", True),
-        ("1.200", "0", False),
-        ("1.200", "800.000", False),
-        ("1.20", "800", False),
-        ("1.200", "0.5", False),
-        ("1.200", "999", False),
-        ("-1.200", "-800", True),
-        ("1.200", "-800", True),
-        ("-3.2", "1.234,2", False),
-        ("1.234", "1.5e-3,2", False),
-    ):
-        rows = "".join(f"no,{each}\n" for each in other.split(","))
-        path.write_text(f"a,w\nyes,{one}\n{rows}no,\n")
-        source = Source(str(path), column="w", missing=("999",))
-        if odd:
-            for read in (read_covariate, lambda given: read_bins(given, Bins(-1000, 1000, 4))):
-                with refused(error=DataError, file=str(path), column="w"):
-                    read(source)
-            assert len(read_covariate(source, factor=True).levels or ()) == 2
-        else:
-            assert read_covariate(source).values[0] == float(one)
-    path.write_text("a,w\nyes,1.200\nno,800\nno,v2\n")
-    with refused(error=DataError, file=str(path), row=3):
-        read_covariate(Source(str(path), column="w"))
-    # Of numbers that all are written so, the range tells.
-    path.write_text("w\n1.200\n2.350\n12.500\n")
-    assert read_bins(Source(str(path)), Bins(0, 20, 4)).indices.tolist() == [0, 0, 2]
-    assert read_covariate(Source(str(path))).values.tolist() == [1.2, 2.35, 12.5]
-    for read in (
-        lambda given: read_bins(given, Bins(0, 10_000, 4)),
-        lambda given: read_covariate(given, absolute=True),
-        lambda given: read_weights(given, "population_size"),
-    ):
-        with refused(error=DataError, file=str(path)):
-            read(Source(str(path)))
-
-
-@pytest.mark.parametrize(
-    ("labels", "asked"),
-    [("500,1.000,2.500", True), ("500,1.000,2.5", False), ("1.000,2.000", False), ("1,1.125,2", False)],
-)
-def test_labels_that_may_be_thousands_are_warned_about(labels, asked):
-    names = labels.split(",")
-    reports = rrjax.Reports.of_counts([100, 200, 150][: len(names)], 2.0, domain=names)
-    plain_names = [str(2 * place) for place in range(len(names))]
-    plainly = rrjax.Reports.of_counts(reports.counts, 2.0, domain=plain_names).statements(mean=True)
-    assert len(reports.statements(mean=True).warnings) - len(plainly.warnings) == asked
