@@ -277,7 +277,7 @@ def _counted(chosen: Scan, domain: Domain | None, *, empty: bool = False) -> Cou
         known, counts = _domain_of_data(chosen, is_none)
     else:
         counts = _placed(chosen, known, is_none)
-    padded = count_padded(chosen, known, f"SELECT value, amount FROM tally WHERE NOT {is_none}")
+    padded = count_padded(chosen, known, "tally")
     columns = chosen.source.columns()
     # Beside several columns of reports, others may have been kept.
     metadata = chosen.source.metadata() if len(columns) < 2 else columns.get(chosen.column)
@@ -310,7 +310,8 @@ def count_padded(chosen: Scan, domain: Domain, rows: str) -> int:
     assert domain.last is not None
     thousands = "false" if chosen.are_numbers else all_thousands("value", (domain.first, domain.last))
     padded = f"coalesce(sum(amount) FILTER (WHERE {is_padded('value')}), 0)"
-    number, unsure = chosen.query(f"SELECT {padded}, {thousands} FROM ({rows})")[0]
+    odd = f"contains(value, '.') OR {is_padded('value')}"  # the others are passed over quickly
+    number, unsure = chosen.query(f"SELECT {padded}, {thousands} FROM {rows} WHERE {odd}")[0]
     if unsure:
         raise chosen.error(f"values {THOUSANDS}.")
     return int(number)

@@ -142,7 +142,7 @@ def read_rows(source: Source, domain: Domain | None) -> Values:
         num_missing = int((indices < 0).sum())
         if num_missing == len(indices):
             raise no_values(chosen, num_missing)
-        padded = count_padded(chosen, known, f"SELECT value, 1 AS amount FROM ({chosen.sql}) WHERE NOT {is_none}")
+        padded = count_padded(chosen, known, f"(SELECT value, 1 AS amount FROM ({chosen.sql}))")
     return Values(indices, known, chosen.column, num_missing, from_data, padded)
 
 
