@@ -248,6 +248,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments, after a check for repeated options."""
+        if ctx.resilient_parsing:  # the shell completes what is not whole yet
+            return super().parse_args(ctx, args)
         values, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for parameter, times in Counter(given).items():
             single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_eager
@@ -265,11 +267,10 @@ class Command(TyperCommand):
                 error.message += f"; got {', '.join(map(repr, texts))}"
             raise
         for parameter in given:
-            came, known = (each.get(parameter.name or "") for each in (values, ctx.params))
-            several = zip(came, known, strict=True) if isinstance(known, list) else [(came, known)]
-            odd = next(
-                (text for text, value in several if type(value) is int and not text.strip(" +-").isdigit()), None
-            )
+            came, known = values.get(parameter.name or ""), ctx.params.get(parameter.name or "")
+            texts, numbers = (each if isinstance(each, list) else [each] for each in (came, known))
+            pairs = zip(map(str, texts), numbers, strict=False)
+            odd = next((text for text, each in pairs if type(each) is int and not text.strip(" +-").isdigit()), None)
             if odd is not None:  # Typer takes 10.000, ten thousand in many countries, for ten
                 with show.reporting():
                     problem = f"takes a whole number, in digits alone, got {odd!r}"

@@ -193,10 +193,10 @@ def of_evidence(data: SupportData, estimand: Estimand) -> EmpiricalBayes:
     plain = mean / (noise.number * noise.d)
     inside = jnp.clip(plain, 0, 1)
     noisy = noise.variance(inside) if estimand == "distribution" else data.rates.variance(inside) / noise.number
-    noisy = jnp.minimum(noisy, LARGEST_VARIANCE)
-    wide = given_sum(noisy, weight)
-    if estimand == "users":  # the errors of counts whose sum is known have the sum zero, in whatever users
-        wide = jnp.where(noise.known, noisy, wide)
+    by_mechanism = jnp.minimum(data.rates.variance(inside) / noise.number, LARGEST_VARIANCE)
+    wide = jnp.where(noise.known, by_mechanism, given_sum(by_mechanism, weight))
+    if estimand == "distribution":  # users who are drawn add up to all of them, as reports do whose sum is known
+        wide = wide + noise.variance_of_draws(inside)
     part = part_without_prior(size)
     if part > 0:
         theta = part * moved_to_simplex(plain, noisy, weight) + (1 - part) * theta
@@ -455,7 +455,7 @@ def _by_departures(noise: Noise, x, predicted, prior: _Departures, estimand):
             widened_normal_loglik(-((departure - prior.atoms) ** 2), prior.variance) + log_weights
         )
         share = noise.share_of_x(predicted + prior.atoms + within * (departure - prior.atoms))
-        share, variance, _ = among(noise, estimand, excess, share, part * noise.variance(share))
+        share, variance = among(noise, estimand, excess, share, part * noise.variance(share))[:2]
         mean = matmul(posterior, share)
         return mean, matmul(posterior, variance + (share - mean) ** 2)
 

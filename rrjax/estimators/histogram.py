@@ -64,7 +64,10 @@ class Noise(NamedTuple):
         per_report = size * jnp.mean(data.q) + d
         whole = jnp.round(per_report)
         known = jnp.abs(per_report - whole) < 1e-4 * whole
-        known = known & (jnp.abs(accurate_sum(data.excess) / (number * d) - 1) < 1e-3)
+        # Both rates of symmetric unary encoding add up to one, too: with two categories the sum must be exact.
+        rounding = 8 * jnp.finfo(d.dtype).eps * (jnp.sum(jnp.maximum(jnp.abs(data.excess), 1)) + number * d)
+        slack = rounding if size == 2 else 1e-3 * number * d
+        known = known & (jnp.abs(accurate_sum(data.excess) - number * d) < slack)
         poisson = known & (whole == 1)
         power = jnp.where(known & ~poisson, 1 - 1 / size, 1).astype(d.dtype)
         least = NO_NOISE / number
@@ -139,6 +142,10 @@ class Noise(NamedTuple):
         part = jnp.where(self.poisson, 1, complement) / self.power
         return jnp.minimum((chance / self.d) * (part / self.d) / self.number, 0.25)
 
+    def variance_of_draws(self, share: Float[Array, "*s"]) -> Float[Array, "*s"]:
+        """The part of the variance of a share of the distribution that comes from who was drawn from it."""
+        return share * (1 - share) / self.number
+
 
 def among(
     noise: Noise,
@@ -150,7 +157,7 @@ def among(
     """Mean and variance of the estimand, from the mean and variance of the share in the users' distribution.
 
     The share among these users counts the holders among the reports that support the category, and among the others.
-    The last result is the part of the variance of which the sum over the categories is known, given the counts.
+    The last result is the part of the variance that adds nothing to that of the sum of all, given the counts.
     """
     if estimand == "distribution":
         return share, variance, jnp.zeros_like(variance)
@@ -233,7 +240,8 @@ class Histogram(NamedTuple):
     table: Float[Array, "B M"]  # the likelihood
     value: Float[Array, "B M"]  # the mean of a share, given its count and atom
     variance: Float[Array, "B M"]  # its variance
-    drawn: Float[Array, "B M"]  # the part of it that has no part in the variance of the sum of all shares
+    drawn: Float[Array, "B M"]  # the part of it that adds nothing to the variance of the sum of all
+    sampled: Bool[Array, ""]  # whether who was drawn adds nothing to the variance of the sum of all counts
 
     @classmethod
     def of(
@@ -245,7 +253,8 @@ class Histogram(NamedTuple):
         atoms = Atoms.of(noise.typical, largest[0]) if atoms is None else atoms
         likelihood = log_likelihoods(noise, mean, atoms)
         of_shares = within_atoms(noise, estimand, mean, atoms)
-        return cls(noise, mean, weight, cell, atoms, likelihood, jnp.exp(likelihood), *of_shares)
+        sampled = ~noise.known & (estimand == "distribution")
+        return cls(noise, mean, weight, cell, atoms, likelihood, jnp.exp(likelihood), *of_shares, sampled)
 
     def means(self, known: Float[Array, "B M"]) -> Float[Array, " B"]:
         """Posterior means of the shares, from the probability of each atom."""
@@ -255,6 +264,13 @@ class Histogram(NamedTuple):
         """Posterior means and variances of the shares."""
         mean = self.means(known)
         return mean, jnp.sum(known * (self.variance + (self.value - mean[:, None]) ** 2), axis=1)
+
+    def of_sum(
+        self, known: Float[Array, "B M"], mean: Float[Array, " B"], variance: Float[Array, " B"]
+    ) -> Float[Array, " B"]:
+        """What posterior variances add to that of the sum of all shares."""
+        part = self.noise.variance_of_draws(mean) / self.noise.variance(mean)
+        return (variance - jnp.sum(known * self.drawn, axis=1)) * (1 - jnp.where(self.sampled, part, 0))
 
     def posterior(self, prior: Float[Array, " M"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
         """Posterior means and variances of the shares in each cell, under the weights of a prior."""

@@ -434,9 +434,9 @@ def _consequences(histogram, smoothing, g):
     of_shares, of_prior = matmul(weight, variance), jnp.maximum(matmul(pull, move), 0)
     total = of_shares + of_prior
     total = jnp.where(total > 0, total, 1)
-    determined = variance - jnp.sum(known * histogram.drawn, axis=1)
-    of_sum = matmul(weight, determined) + of_prior
-    with_sum = determined + matmul(away, move)
+    adding = histogram.of_sum(known, mean, variance)
+    of_sum = matmul(weight, adding) + of_prior
+    with_sum = adding + matmul(away, move)
     everything = variance + jnp.sum(away.T * moves, axis=0) - with_sum * (with_sum / jnp.where(of_sum > 0, of_sum, 1))
     excess = matmul(weight, mean) - 1
     return excess, of_shares / total, jnp.maximum(everything, LEAST_VARIANCE * variance)

@@ -22,6 +22,7 @@ from rrjax.io.database import (
     literal,
     number_of,
     position,
+    spelling,
     text,
 )
 from rrjax.io.domain import Domain
@@ -166,6 +167,7 @@ def count_by(
         if len(groups) > MAX_KEYS:
             listed = ", ".join(map(repr, columns))
             raise chosen.error(f"{listed} have more than {MAX_KEYS:,} combinations; round their numbers.")
+        count_padded(chosen, settled_domain(chosen, domain)[0], "tallies")  # thousands are seen from all values
         counted = {}
         for key in groups:
             of_key = " AND ".join(f"{name} = {literal(cell)}" for name, cell in zip(keys, key, strict=True))
@@ -248,7 +250,9 @@ def _group_counts(chosen: Scan, counts_column: str, keys: Sequence[str] = ()) ->
         f"SELECT {columns}, {integer(chosen.amount_kind, 'amount')} AS number FROM ({chosen.sql})",
         keys,
     )
-    if chosen.amount_kind == "text" and chosen.scalar(f"SELECT {all_thousands('trim(amount)')} FROM ({chosen.sql})"):
+    if chosen.amount_kind == "text" and chosen.scalar(
+        f"SELECT {all_thousands('trim(amount)', (0, MAX_TOTAL))} FROM ({chosen.sql})"
+    ):
         raise chosen.error(f"counts in {counts_column!r} {THOUSANDS}.", column=counts_column)
     refused = chosen.scalar("SELECT coalesce(sum(refused), 0) FROM tally")
     if refused:
@@ -258,7 +262,7 @@ def _group_counts(chosen: Scan, counts_column: str, keys: Sequence[str] = ()) ->
 
 
 def _counted(chosen: Scan, domain: Domain | None, *, empty: bool = False) -> CountedReports:
-    """The counts over the domain, from the table `tally`, which may be `empty` if the domain is known."""
+    """The counts over the domain, from the table `tally`, which may be `empty`, one of several, if it is known."""
     known, from_data = settled_domain(chosen, domain)
     numbers = known is not None and known.is_range
     is_none = has_no_answer(chosen.kind, chosen.source.missing, numbers=numbers)
@@ -277,7 +281,7 @@ def _counted(chosen: Scan, domain: Domain | None, *, empty: bool = False) -> Cou
         known, counts = _domain_of_data(chosen, is_none)
     else:
         counts = _placed(chosen, known, is_none)
-    padded = count_padded(chosen, known, "tally")
+    padded = count_padded(chosen, known, "tally", ask=not empty)
     columns = chosen.source.columns()
     # Beside several columns of reports, others may have been kept.
     metadata = chosen.source.metadata() if len(columns) < 2 else columns.get(chosen.column)
@@ -302,13 +306,12 @@ def _placed(chosen: Scan, domain: Domain, is_none: str) -> np.ndarray:
     return counts
 
 
-def count_padded(chosen: Scan, domain: Domain, rows: str) -> int:
-    """The sum of the `amount` of values of a range with leading zeros; refuses those that may be thousands."""
-    if not domain.is_range or chosen.kind != "text":
+def count_padded(chosen: Scan, domain: Domain | None, rows: str, *, ask: bool = True) -> int:
+    """The sum of the `amount` of values of a range with leading zeros; asks about values that may be thousands."""
+    if domain is None or domain.first is None or domain.last is None or chosen.kind != "text":
         return 0
-    assert domain.first is not None
-    assert domain.last is not None
-    thousands = "false" if chosen.are_numbers else all_thousands("value", (domain.first, domain.last))
+    ask = ask and not chosen.are_numbers
+    thousands = all_thousands("value", (domain.first, domain.last)) if ask else "false"
     padded = f"coalesce(sum(amount) FILTER (WHERE {is_padded('value')}), 0)"
     odd = f"contains(value, '.') OR {is_padded('value')}"  # the others are passed over quickly
     number, unsure = chosen.query(f"SELECT {padded}, {thousands} FROM {rows} WHERE {odd}")[0]
@@ -381,6 +384,9 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     if chosen.confidential:
         showing = option("show_values=True", "--show-values")
         several, more = "", f" Logs keep messages, so values are not repeated here: {showing} names them."
+    alike = {spelling(label) for label in domain.listed or ()}.intersection(spelling(label) for (label,) in examples)
+    if alike and not chosen.confidential:
+        several += f"; the domain has {next(iter(alike))!r} in another form of Unicode, or with characters unseen"
     problem = (
         f"is not in the domain {domain.describe()}; {said}{several}. "
         f"Give a domain that holds every possible answer ({option('domain')}), correct the data, or "

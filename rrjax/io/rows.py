@@ -169,7 +169,7 @@ class Covariate:
     """A column as a covariate, row by row: numbers, or a factor as columns of zeros and ones.
 
     `values`, float64 `[N]`, are numbers, or the numbers of the `levels` of a factor; NaN if the value is missing.
-    `all_thousands`: all numbers are written as 1.200, and may be thousands.
+    `all_thousands`: numbers are written as 1.200, no other has decimals, and so all may be thousands.
     """
 
     name: str
@@ -304,7 +304,7 @@ def note_of_thousands(covariate: Covariate) -> list[str]:
     if not covariate.all_thousands:
         return []
     return [
-        f"All numbers of {covariate.name!r} have three decimals: 1.200 is taken as 1.2. If it is 1,200, write them "
+        f"Numbers of {covariate.name!r} are written as 1.200, which is taken as 1.2. If it is 1,200, write them "
         "without points."
     ]
 

@@ -60,7 +60,7 @@ class Scan:
     """Whether the name of the column comes from a first line that may be confidential data instead of a header."""
     key_kinds: Sequence[Kind] = ()
     are_numbers: bool = False
-    """Whether the files say that texts are numbers, as JSON does."""
+    """Whether the files say that texts are numbers, as JSON does, as far as a sample of its rows shows."""
 
     @property
     def key_texts(self) -> str:
@@ -151,7 +151,7 @@ THOUSANDS = "are written as 12.000, which may be 12 or twelve thousand: write wh
 
 def all_thousands(text: str, ends: tuple[int, int] | None = None) -> str:
     """Whether all texts of numbers with a point are such as 12.000, and thousands within the ends; NULL without any."""
-    has_point = f"contains({text}, '.') AND regexp_full_match({text}, '[+-]?([0-9]+[.][0-9]*|[.][0-9]+)')"
+    has_point = f"regexp_full_match({text}, '[+-]?([0-9]+[.][0-9]*|[.][0-9]+)')"
     three = f"regexp_full_match({text}, '[+-]?[1-9][0-9]{{0,2}}[.][0-9]{{3}}')"
     within = "" if ends is None else f" AND 1000 * TRY_CAST({text} AS DOUBLE) BETWEEN {ends[0]} AND {ends[1]}"
     return f"bool_and({three}{within}) FILTER (WHERE {has_point})"
@@ -422,6 +422,9 @@ def _column_names(file: str, record: list[str], delimiter: str, source: Source) 
         return tuple(str(number) for number in range(1, len(record) + 1))
     names = tuple(name.strip() for name in record)
     odd = next((name for name in names if not name or _is_number(name)), None)
+    # pandas and R write the names of rows first, under none.
+    if odd == "" and source.column in names[1:] and all(name and not _is_number(name) for name in names[1:]):
+        odd = None
     if source.header is None and odd is not None:
         shown = "a number, or an empty name" if source.show_values is False else repr(odd)
         raise DataError.at(

@@ -207,6 +207,11 @@ def _made(source, domain, given, columns, cells) -> tuple[Design, set[str]]:
             raise refused("mechanism", known)
         raise refusal("mechanism", f"{option('mechanism')} {name} {known}", value=name)
     has = {*(TABLE[name].parameters or ()), *(["yes"] if hasattr(DESIGNS[name], "yes") else [])}
+    odd = next((parameter for parameter in own if parameter not in has), None)
+    if odd is not None and "mechanism" not in columns:
+        known = f"is no parameter of {name}, which has {', '.join(TABLE[name].parameters or ())}"
+        flag = option("parameters", "--parameter")
+        raise refusal("parameters", f"{flag} {odd} {known}", flag="--parameter", value=odd)
     own = {parameter: value for parameter, value in own.items() if parameter in has}
     blank = next((parameter for parameter, value in own.items() if parameter in columns and not value), None)
     if blank is not None:

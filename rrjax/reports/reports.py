@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import shlex
+import unicodedata
 from decimal import Context, Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -418,12 +419,15 @@ def levels_alike(column: str | None, levels: Iterable[str]) -> list[str]:
 
 
 def likeness(label: str) -> str:
-    """What two texts of one number or time have in common: 0.10 is 0.1, and midnight the day."""
+    """What two texts of one number or time have in common: 0.10 is 0.1, midnight the day, 8:00 is 08:00:00."""
     label = spelling(label)
     exponent = label.lower().partition("e")[2].strip("+-")
     if re.fullmatch(NUMBER, label) and len(exponent) < 4:  # 1e4567890123 is a code
         return str(Decimal(plain(label)).normalize(Context(prec=len(label))))
-    return time_of(label).casefold()
+    name = time_of(label).casefold()
+    if re.fullmatch(r"[0-9]{1,4}([-/.][0-9]{1,4}){2}|[0-9]{1,2}(:[0-9]{2}){1,2}", name):  # a day, or a time of it
+        name = re.sub("[0-9]+", lambda digits: digits[0].zfill(2), name) + ":00" * (name.count(":") == 1)
+    return name
 
 
 def _one_in_two_ways(keys, labels, what, one, named=True):
@@ -434,10 +438,9 @@ def _one_in_two_ways(keys, labels, what, one, named=True):
         return []
     more = f" (and {form.number(len(pairs) - 1, 'more pair', 'more pairs')})" * (len(pairs) > 1)
     which = f"The {what} {pairs[0][0]!r} and {pairs[0][1]!r}{more}" if named else f"Some {what}"
-    return [
-        f"{which} differ only in how they are written, and count as different: if they are one {one}, write it in one "
-        "way."
-    ]
+    alike = len({unicodedata.normalize("NFC", label) for label in pairs[0]}) == 1
+    how = "in how they are written" if not alike else "in their form of Unicode"
+    return [f"{which} differ only {how}, and count as different: if they are one {one}, write it in one way."]
 
 
 def _alike(counted: CountedReports) -> list[str]:
@@ -481,12 +484,13 @@ def of_thousands(reports: Any) -> list[str]:
     exponents = "e" in "".join(labels).lower()
     if exponents or not maybe_thousands(np.asarray(labels, float), np.asarray(decimals), whole=False):
         return []
-    # Numbers of another type than text have no zero at their end.
-    odd = next(
-        (label for label, number in zip(labels, decimals, strict=True) if number == 3 and label[-1] == "0"), None
-    )
-    if odd is None:
+    # Numbers of another type than text have no zero at their end; and without whole ones many may be even decimals.
+    written = [label for label, number in zip(labels, decimals, strict=True) if number == 3]
+    zeros, least = ("0", 1) if -1 in decimals else ("00", len(written))
+    round_ones = [label for label in written if label.endswith(zeros)]
+    if len(round_ones) < least:
         return []
+    odd = round_ones[0]
     return [
         f"The labels are numbers, and {odd} is taken as {float(odd):g}. If it is {1000 * float(odd):,.0f}, write the "
         "labels without points, in the reports and in the domain."

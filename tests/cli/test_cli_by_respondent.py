@@ -429,6 +429,14 @@ def test_what_does_not_go_with_designs_in_columns(survey, line, flag):
 
 
 @pytest.mark.long
+def test_a_parameter_that_the_design_lacks_is_named(survey):
+    """It was said that the design lacks its own one."""
+    flags = ("--mechanism", "warner", "--parameter", "truth=@p")
+    assert survey("estimate", "rows.csv", *COLUMNS, *flags)[0] == 2
+    assert (survey.error.flag, survey.error.value) == ("--parameter", "truth")
+
+
+@pytest.mark.long
 def test_two_samples_from_a_table_of_counts(survey):
     Path("dice.csv").write_text("answer,die,n\n1,a,400\n0,a,600\n1,b,550\n0,b,450\n")
     forced = ("--mechanism", "cheating-detection", "--parameter", "forced=0.25,0.75", "--sample", "die=a,b")

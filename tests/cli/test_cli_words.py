@@ -252,6 +252,7 @@ def test_help_of_all_begins_with_reports(invoke, monkeypatch):
         ("rrjax estimate --estimator inv", {name for name in ESTIMATORS if name.startswith("inv")}),
         ("rrjax plan --mechanism sub", {"subset-selection"}),
         ("rrjax test f", {"fit"}),
+        ("rrjax plan --users 10.000 --top 2 --top 3 --tar", {"--target-rmse", "--target-width"}),
     ],
 )
 def test_a_shell_completes_commands_flags_and_names(words, expected):

@@ -1,6 +1,7 @@
 """Columns are those that were named, whatever DuckDB calls them; numbers are what people write as numbers."""
 
 import json
+import unicodedata
 
 import duckdb
 import numpy as np
@@ -181,3 +182,22 @@ def test_an_answer_in_other_letters_is_no_header(tmp_path, first):
     with refused(error=DataError, argument="header", row=1):
         count_reports(Source(path), ["ill", "well"])
     assert np.sum(count_reports(Source(path, header=True), ["ill", "well"]).counts) == 3
+
+
+def test_the_names_of_rows_that_programs_write_first_have_no_name(tmp_path):
+    """As pandas and R write tables: the first cell of the header is empty."""
+    path = written(tmp_path / "a.csv", ",a,w\n0,yes,1.5\n1,no,2\n2,yes,3\n")
+    assert count_reports(Source(path, column="a"), ["no", "yes"]).counts.tolist() == [1, 2]
+    assert read_covariate(Source(path, column="w")).values.tolist() == [1.5, 2, 3]
+    for header, column in ((",a,w", None), (",a,w", "b"), (",a,1", "a"), ("a,,w", "a"), (",a,", "a")):
+        path = written(tmp_path / "b.csv", f"{header}\n0,yes,1.5\n1,no,2\n")
+        with refused(error=DataError, argument="header", row=1):
+            count_reports(Source(path, column=column), ["no", "yes"])
+
+
+def test_another_form_of_unicode_is_told(tmp_path):
+    name = "Caf\u00e9"
+    path = written(tmp_path / "a.csv", f"a\nTea\n{unicodedata.normalize('NFD', name)}\n")
+    with refused(error=DataError, row=2) as error:
+        count_reports(Source(path, column="a"), [name, "Tea"])
+    assert "Unicode" in str(error.value)

@@ -12,6 +12,7 @@ from rrjax.data.errors import DataError
 from rrjax.io import Source, count_reports, read_counts, read_values
 from rrjax.io.domain import Domain
 from rrjax.io.numbers import Bins, read_bins
+from rrjax.io.read import count_by
 from rrjax.io.rows import read_covariate
 from rrjax.io.source import FrameRows, FrameSource
 from rrjax.reports.functionals import read_weights
@@ -63,7 +64,13 @@ def test_numbers_that_may_be_thousands_are_asked_about(tmp_path):
 
 @pytest.mark.parametrize(
     ("labels", "asked"),
-    [("500,1.000,2.500", True), ("500,1.000,2.5", False), ("1.000,2.000", True), ("1,1.125,2", False)],
+    [
+        ("500,1.000,2.500", True),
+        ("500,1.000,2.5", False),
+        ("1.000,2.000", True),
+        ("1,1.125,2", False),
+        ("1.125,1.250,1.375", False),
+    ],
 )
 def test_labels_that_may_be_thousands_are_warned_about(labels, asked):
     names = labels.split(",")
@@ -100,6 +107,18 @@ def test_values_of_a_range_that_may_be_thousands_are_asked_about(tmp_path, value
                     read(source, domain)
             else:
                 read(source, domain)
+
+
+def test_values_of_all_groups_tell_whether_they_are_thousands(tmp_path):
+    """2.0 of one group shows what 1.000 of another one is. A count of −1000 is none."""
+    source = Source(written(tmp_path / "a.csv", "a,g\n1.000,x\n5,x\n2.0,y\n7,y\n"), column="a")
+    assert len(count_by(source, ["g"], Domain.range(0, 2000))) == 2
+    source = Source(written(tmp_path / "b.csv", "a,g\n1.000,x\n5,x\n2,y\n7,y\n"), column="a")
+    with refused(error=DataError, column="a"):
+        count_by(source, ["g"], Domain.range(0, 2000))
+    source = Source(written(tmp_path / "c.csv", "a,n\nx,-1.000\ny,5\n"), column="a")
+    with refused(error=DataError, row=1, value="-1.000"):
+        read_counts(source, "n", ["x", "y"])
 
 
 def test_numbers_of_json_are_what_they_are(tmp_path):
