@@ -24,7 +24,7 @@ from calibration import GRID, QUICK
 import rrjax
 from benchmarks import report
 from rrjax import inference
-from rrjax.inference.distribution_tests import chi_bar_square, lack_of_fit, ratio
+from rrjax.inference.distribution_tests import chi_bar_square, lack_of_fit, likelihood_ratio
 from rrjax.simulate.sampling import Stream, multinomial
 from validation.runner import FLOAT, WHERE, Table, covers, error, on_host, population, run, settings, where
 
@@ -62,7 +62,7 @@ def given(theta: jax.Array, users: jax.Array, epsilon: jax.Array, key: jax.Array
         counts = rrjax.simulate.counts(first, theta, users, epsilon)
         at_vertex = rrjax.simulate.counts(second, vertex, users, epsilon)
         return {
-            "ratio": ratio(counts, epsilon, theta),
+            "ratio": likelihood_ratio(counts, epsilon, theta),
             "lack of fit": lack_of_fit(counts, epsilon),
             "limit draws": chi_bar_square(third, epsilon, theta),
             "vertex draws": lack_of_fit(at_vertex, epsilon),

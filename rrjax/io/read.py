@@ -384,7 +384,8 @@ def _outside(chosen: Scan, domain: Domain) -> DataError:
     if chosen.confidential:
         showing = option("show_values=True", "--show-values")
         several, more = "", f" Logs keep messages, so values are not repeated here: {showing} names them."
-    alike = {spelling(label) for label in domain.listed or ()}.intersection(spelling(label) for (label,) in examples)
+    named = {spelling(label) for (label,) in examples if not label.isascii()}
+    alike = named and named.intersection(map(spelling, domain.listed or ()))
     if alike and not chosen.confidential:
         several += f"; the domain has {next(iter(alike))!r} in another form of Unicode, or with characters unseen"
     problem = (
