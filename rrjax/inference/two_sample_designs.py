@@ -167,7 +167,7 @@ def unrelated_question(
     (`validation/two_samples.py`).
 
     For 25 to 200 respondents in each sample the 95 % intervals cover 0.931 or more if five yes and five no are expected
-    in each of them, and 0.84 to 0.95 if fewer are in one: where no yes at all is likely, no interval can cover more.
+    in each of them, and as few as 0.84 if fewer are in one: where no yes at all is likely, no interval can cover more.
 
     Args:
         counts: `[2, 2]`, integers: the numbers of yes and no in each sample, in the order of the design's `truth`.

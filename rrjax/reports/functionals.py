@@ -279,6 +279,9 @@ def _sizes_in(source: io.Source) -> dict[str, float]:
     try:
         names = column_names(source)
     except io.DataError as error:
+        if error.argument == "header":
+            problem = "name both columns in the first line: the level, and its size in the population"
+            raise io.DataError(f"{path}: {problem}", file=path, row=1) from error
         if error.argument != "delimiter":  # a flag that says how the reports are delimited
             raise
         names = ("",)

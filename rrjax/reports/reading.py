@@ -439,12 +439,13 @@ def columns_of(source: Source, given: Mapping[str, Any], flag: str = "REPORTS") 
     """All columns of a file that were randomized separately; refuses what is given about one column."""
     from rrjax.reports.separate_columns import SeparateColumns
 
+    columns = SeparateColumns.of_source(source, flag)
     odd = next((argument for argument, value in given.items() if value is not None), None)
     if odd is not None:
         several = "the file has several that say how they were randomized"
         problem = f"{option(odd)} is of one column, and {several}: name one with {option('column')}"
         raise refusal(odd, problem, value=given[odd])
-    return SeparateColumns.of_source(source, flag)
+    return columns
 
 
 def _files(data):

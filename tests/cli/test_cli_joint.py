@@ -162,6 +162,7 @@ def test_joint_estimates_that_cannot_be(survey):
     for line, flag in (
         (("one.parquet", "--joint", "smokes,drinks"), "--joint"),
         (("one.parquet", "--all-pairs"), "--all-pairs"),
+        (("v.csv", "--joint", "smokes,drinks", "--epsilon", 1), "--joint"),
         (("one.parquet", "--tree"), "--tree"),
         (("s.parquet", "--tree", "--all-pairs"), "--all-pairs"),
         (("s.parquet", "--joint", "smokes"), "--joint"),

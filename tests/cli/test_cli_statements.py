@@ -271,6 +271,9 @@ def test_what_is_wrong_is_named(invoke):
         io.write_table("p.csv", {"region": np.asarray(regions, object), "people": np.asarray(people)})
         code, text = refused("--group", "x=1", *by, "--population", "p.csv")
         assert (code, named in text, "p.csv" in text) == (3, True, True)
+    Path("index.csv").write_text(",people\nsouth,2\nnorth,1\nwest,1\n")
+    assert refused("--group", "x=1", *by, "--population", "index.csv", "--header")[0] == 3
+    assert (invoke.error.argument, invoke.error.row) == (None, 1)  # not a flag for the header of the reports
     code, text = refused("--group", "x=1", *by, "--population", "p.csv", "--out", "p.csv")
     assert (code, "p.csv" in text) == (2, True)
     io.write_table("w.csv", {"a": np.asarray(["x", "y"] * 5, object), "w": np.asarray([1.0] * 9 + [-1])})
