@@ -196,7 +196,7 @@ def test_the_names_of_rows_that_programs_write_first_have_no_name(tmp_path):
 
 
 def test_another_form_of_unicode_is_told(tmp_path):
-    name = "Caf\u00e9"
+    name = "Zürich"
     path = written(tmp_path / "a.csv", f"a\nTea\n{unicodedata.normalize('NFD', name)}\n")
     with refused(error=DataError, row=2) as error:
         count_reports(Source(path, column="a"), [name, "Tea"])
