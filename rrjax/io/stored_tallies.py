@@ -193,6 +193,8 @@ def check_rates(records: dict[str, dict[str, Any]], mechanism: SupportMechanism,
     Raises:
         ArgumentError: About the domain or the mechanism.
     """
+    if not records:  # the usual case, which compiles nothing
+        return
     ours = _pairs(mechanism.rates)
     for file, record in records.items():
         with connect() as connection, explaining([file]):
