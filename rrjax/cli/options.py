@@ -243,11 +243,12 @@ def estimator_name(text: str) -> str:
 class Command(TyperCommand):
     """A command that refuses a repeated option that takes one value, and a whole number with a point or "_".
 
-    Typer's own parser keeps the last of repeated values silently, and its message about a bad value may leave it out.
+    Typer's own parser keeps the last of repeated values silently, takes 10.000 for ten, and its message about a bad
+    value may leave that out.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses the arguments, after a check for repeated options."""
+        """Parses the arguments; `UsageError` for a repeated option, or a whole number that is not in digits alone."""
         if ctx.resilient_parsing:  # the shell completes what is not whole yet
             return super().parse_args(ctx, args)
         values, _, given = self.make_parser(ctx).parse_args(args=list(args))
@@ -271,7 +272,7 @@ class Command(TyperCommand):
             texts, numbers = (each if isinstance(each, list) else [each] for each in (came, known))
             pairs = zip(map(str, texts), numbers, strict=False)
             odd = next((text for text, each in pairs if type(each) is int and not text.strip(" +-").isdigit()), None)
-            if odd is not None:  # Typer takes 10.000, ten thousand in many countries, for ten
+            if odd is not None:
                 with show.reporting():
                     problem = f"takes a whole number, in digits alone, got {odd!r}"
                     raise UsageError.about(parameter.opts[0], problem, value=odd)

@@ -192,8 +192,9 @@ def of_evidence(data: SupportData, estimand: Estimand) -> EmpiricalBayes:
     # What each count says alone.
     plain = mean / (noise.number * noise.d)
     inside = jnp.clip(plain, 0, 1)
-    noisy = noise.variance(inside) if estimand == "distribution" else data.rates.variance(inside) / noise.number
-    by_mechanism = jnp.minimum(data.rates.variance(inside) / noise.number, LARGEST_VARIANCE)
+    by_mechanism = data.rates.variance(inside) / noise.number
+    noisy = noise.variance(inside) if estimand == "distribution" else by_mechanism
+    by_mechanism = jnp.minimum(by_mechanism, LARGEST_VARIANCE)
     wide = jnp.where(noise.known, by_mechanism, given_sum(by_mechanism, weight))
     if estimand == "distribution":  # users who are drawn add up to all of them, as reports do whose sum is known
         wide = wide + noise.variance_of_draws(inside)

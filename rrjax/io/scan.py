@@ -147,14 +147,15 @@ def scan(connection: Connection, source: Source, counts_column: str | None = Non
 
 
 THOUSANDS = "are written as 12.000, which may be 12 or twelve thousand: write whole numbers without a point"
+"""What is said of whole numbers that may be thousands."""
 
 
-def all_thousands(text: str, ends: tuple[int, int] | None = None) -> str:
+def all_thousands(text: str, ends: tuple[int, int]) -> str:
     """Whether all texts of numbers with a point are such as 12.000, and thousands within the ends; NULL without any."""
     has_point = f"regexp_full_match({text}, '[+-]?([0-9]+[.][0-9]*|[.][0-9]+)')"
     three = f"regexp_full_match({text}, '[+-]?[1-9][0-9]{{0,2}}[.][0-9]{{3}}')"
-    within = "" if ends is None else f" AND 1000 * TRY_CAST({text} AS DOUBLE) BETWEEN {ends[0]} AND {ends[1]}"
-    return f"bool_and({three}{within}) FILTER (WHERE {has_point})"
+    within = f"1000 * TRY_CAST({text} AS DOUBLE) BETWEEN {ends[0]} AND {ends[1]}"
+    return f"bool_and({three} AND {within}) FILTER (WHERE {has_point})"
 
 
 def place_of(chosen: Scan, place: int) -> tuple[str, int]:
