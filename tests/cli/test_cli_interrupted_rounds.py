@@ -248,6 +248,7 @@ def test_an_interrupted_round_whose_folders_have_other_names(day, moved):
     assert day(*LINE, "--out", "reports/second.parquet")[0] == 0
 
 
+@pytest.mark.long
 def test_reports_that_were_moved_after_their_round(day):
     for number in (1, 2):
         assert day(*LINE, "--out", "reports/new.parquet")[0] == 0

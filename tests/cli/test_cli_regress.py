@@ -128,6 +128,7 @@ def test_units_and_clusters_that_say_little_are_named(invoke, survey):
     assert "'kind'" in warned[0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("invoke")
 def test_covariates_are_numbers_or_levels():
     io.write_table("n.csv", {"x": np.asarray(["1", "2", "-", "nan"], object)})

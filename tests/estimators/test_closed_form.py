@@ -335,6 +335,7 @@ def test_derivatives_of_second_order_match_finite_differences(name):
     check_grads(FUNCTIONS[name], (weights, 1.3), order=2, modes=("fwd", "rev"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["inv", *NAMES])
 def test_integer_counts_have_the_derivatives_of_weights_in_epsilon(name):
     counts = np.array([600, 500, 380, 95, 20, 7, 0])
@@ -362,6 +363,7 @@ def test_at_a_kink_the_derivative_is_that_of_the_absent_category(row, kind):
         np.testing.assert_allclose(jacobian, np.zeros((2, 2)), rtol=0, atol=ULP)
 
 
+@pytest.mark.long
 @every_estimator
 def test_derivatives_are_finite_for_small_epsilon_and_few_reports(row):
     for counts in ([0, 0, 5, 0, 0, 0, 0], [1] * K, [9, 9, 0, 0, 0, 0, 0]):

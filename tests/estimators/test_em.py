@@ -424,6 +424,7 @@ def test_both_modes_and_every_method_agree():
     np.testing.assert_allclose(jax.jit(jax.jacrev(by_steps))(given[0]), forth[0], atol=1e-5 if X64 else 2e-3)
 
 
+@pytest.mark.long
 def test_what_nothing_supports_does_not_move():
     # EM takes a category that no report supports to zero at once.
     matrix = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]], FLOAT)

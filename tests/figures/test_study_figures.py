@@ -90,6 +90,7 @@ def test_against_epsilon_takes_any_order_and_one_value():
     assert again.get_suptitle() == figure.get_suptitle() == "K = 50, N = 10,000; 8 seeds"
 
 
+@pytest.mark.long
 def test_estimators_look_the_same_everywhere_and_differ_in_grey():
     dataset = study()
     whole = figures.against_users(dataset, **AT).axes[0].get_lines()

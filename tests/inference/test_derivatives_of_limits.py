@@ -125,6 +125,7 @@ def test_association_refuses_derivatives(place):
         jax.grad(lambda x: lower(given.at[place].set(x)))(given[place])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [0, 1])
 def test_two_samples_refuse_derivatives(place):
     """Those in the level were zero, and those in the parameters of limits and of `naive` were wrong."""

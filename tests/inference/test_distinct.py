@@ -124,6 +124,7 @@ def test_of_unusable_counts_nothing_is_known(name, counts):
         assert not leaf.any() if leaf.dtype == bool else np.isnan(leaf).all()
 
 
+@pytest.mark.long
 def test_another_collection_compiles_nothing(compilations):
     for seed, epsilon in ((0, 5.0), (1, 4.0)):
         counts = zipf(seed=seed)

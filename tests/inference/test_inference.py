@@ -113,6 +113,7 @@ def test_wilson_is_the_score_interval():
         assert upper[index] == pytest.approx(min(max((expected.high - q) / d, 0), 1), abs=20 * ULP)
 
 
+@pytest.mark.long
 def test_simultaneous_intervals_share_the_level():
     counts = np.array([5200, 2900, 1000, 900], INT)
     bonferroni = intervals(counts, 2.0, 0.9, simultaneous="bonferroni")
@@ -279,6 +280,7 @@ def test_a_level_that_is_none_under_tracing_gives_nan():
     assert np.isnan(jax.jit(lambda level: intervals([3, 4], 1.0, level))(1.5).lower).all()
 
 
+@pytest.mark.long
 def test_the_covariance_is_that_of_all_collections():
     # Every report of three users, with its probability.
     epsilon, held = 1.0, (0, 0, 2)

@@ -113,6 +113,7 @@ def test_a_share_that_is_known_exactly_is_no_contradiction():
     np.testing.assert_array_equal(lower, upper)
 
 
+@pytest.mark.long
 def test_one_report_has_every_value_in_its_normal_interval():
     for found in (
         linear_functional([0, 1, 0, 0], 1.0, values=NUMBERS, method="normal"),

@@ -138,6 +138,7 @@ def test_shares_that_are_found_with_their_power(epsilon):
     assert found == pytest.approx(0.8, abs=1e-4)
 
 
+@pytest.mark.long
 def test_a_share_beyond_reach():
     assert float(detectable_share(1000, 5, 0.1)) > 1
 

@@ -183,6 +183,7 @@ def test_exchanged_samples_do_not_fit_the_design():
     assert float(fits.fit_p_value) > 0.9
 
 
+@pytest.mark.long
 @every_design
 def test_the_share_if_all_complied_is_the_maximum_of_both_samples(name):
     design = DESIGNS[name]
@@ -483,6 +484,7 @@ def test_one_yes_or_no_among_millions_is_not_lost(design, counts, expected, many
     assert float(found.misfit) < 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("design", "counts"),
     [

@@ -187,6 +187,7 @@ def test_a_stored_tally_is_read_as_what_it_is(tallies):
         rrjax.read("direct.parquet", epsilon=1.0, column="label", domain=["a", "b", "c"])
 
 
+@pytest.mark.long
 def test_a_stored_tally_knows_its_domain(tallies):
     """It was sorted, and said to be of the data, though the file has every category."""
     del tallies["domain"]
@@ -205,6 +206,7 @@ def test_a_stored_tally_knows_its_domain(tallies):
     assert rrjax.read("range.parquet", **own).counts.tolist() == [50, 30, 0, 21]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_stored_tally_has_its_categories_and_its_rates(tallies, kept):
     """Those of unary encoding, without the mechanism, were counts of randomized response; those of three, of five."""
@@ -239,6 +241,7 @@ def test_a_stored_tally_of_another_design_is_refused(tmp_path, monkeypatch):
         rrjax.read("two.parquet", counts="support", column="label", **warner)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("labels", [["no", "yes"], ["yes", "no"]])
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_stored_tally_of_a_design_has_its_rates(tmp_path, monkeypatch, labels, kept):
@@ -289,6 +292,7 @@ def test_spaces_before_quotes_make_no_rows(tmp_path, monkeypatch, spaces, end):
         count_reports(Source("open.csv", column="answer"), ANSWERS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spaces", [1, 2])
 def test_spaces_before_quotes_in_a_large_file(tmp_path, monkeypatch, spaces):
     """It was refused, because its lines end in several ways: they did not."""

@@ -20,6 +20,7 @@ from rrjax.reports.functionals import read_weights
 pytestmark = pytest.mark.once  # nothing here depends on the precision
 
 
+@pytest.mark.long
 def test_numbers_that_may_be_thousands_are_asked_about(tmp_path):
     """1.200 beside 800 was 1.2, as a weight, a covariate or a number of `--within`."""
     path = tmp_path / "a.csv"
@@ -62,6 +63,7 @@ def test_numbers_that_may_be_thousands_are_asked_about(tmp_path):
             read(Source(str(path)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("labels", "asked"),
     [

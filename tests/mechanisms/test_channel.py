@@ -25,6 +25,7 @@ def test_it_knows_its_sizes_and_its_epsilon():
     assert Channel(mechanism.channel()).condition == pytest.approx(1 / float(mechanism.d), rel=100 * ULP)
 
 
+@pytest.mark.long
 def test_reports_follow_the_rows():
     values = np.repeat(np.arange(3), 20_000)
     reports = np.asarray(Channel(MATRIX).randomize(jax.random.key(0), values))

@@ -58,6 +58,6 @@ def test_the_likelihood_is_that_of_the_dense_matrix():
     assert found.converged
     assert float(rrjax.nll(found.theta, dense)) == pytest.approx(float(rrjax.nll(wanted.theta, dense)), abs=1e-6)
     weights = np.random.default_rng(0).uniform(size=8).astype(FLOAT)
-    lift = Columns(mechanism)
+    lift = Columns(mechanism, e1)
     assert lift.shape == (8, 6)
     np.testing.assert_allclose(lift.transpose(weights), e1 * there(6) @ weights, rtol=1e-6)

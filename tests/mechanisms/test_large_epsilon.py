@@ -62,6 +62,7 @@ def test_two_large_epsilons_that_are_near_leave_a_likelihood(buckets, apart):
     assert jnp.isfinite(protocol.epsilon_after(5))
 
 
+@pytest.mark.long
 def test_a_report_of_unset_bits_has_a_likelihood():
     """e^−ε was zero, and the likelihood zero by zero."""
     reports = np.repeat([[1, 0, 0], [0, 1, 0], [0, 0, 0]], [50, 20, 1], axis=0).astype(np.int8)
@@ -150,6 +151,7 @@ def test_the_second_randomization_keeps_its_derivative():
         assert float(found) == pytest.approx(2 * np.exp(3) / (np.exp(3) + 2) ** 2, rel=1e-5)
 
 
+@pytest.mark.long
 def test_a_likelihood_that_is_no_number_has_no_estimate():
     """It was the start, equal shares."""
     protocol = jax.jit(lambda first: LongitudinalRandomizedResponse(3, 2.0, first).mixture(np.array([[0], [1]])))(3.0)

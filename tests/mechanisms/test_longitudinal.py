@@ -430,6 +430,7 @@ def test_an_impossible_epsilon_poisons_what_comes_of_it(kind):
     assert np.isnan(spent[1:]).all()
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_a_row_of_the_likelihood_is_a_kind_of_user():
     protocol = make(LongitudinalRandomizedResponse, 1000)

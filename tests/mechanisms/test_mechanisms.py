@@ -190,6 +190,7 @@ def test_buckets_of_any_number_are_those_of_the_hash(number):
     np.testing.assert_array_equal(supported, buckets == bucket[:, None])
 
 
+@pytest.mark.long
 def test_equal_reports_are_counted_together():
     mechanism = LocalHashing(1025, 1.0)
     kinds = np.asarray([[7, 0], [7, 3], [2**32 - 1, 1], [12, 2]], np.uint32)
@@ -405,6 +406,7 @@ def test_reports_and_parameters_that_are_none(name, options, reports, message):
         counted()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [2, 3, pytest.param(7, marks=pytest.mark.full)])
 def test_sums_over_a_projective_space(order):
     """By the coordinates, against the matrix of who lies on whom."""

@@ -166,6 +166,7 @@ def test_reports_follow_the_channel(randomizer, epsilon):
     assert abs(statistic - freedom) < SIGMAS * math.sqrt(2 * freedom)
 
 
+@pytest.mark.long
 def test_a_million_categories_are_kept_as_often_as_they_should_be(randomizer):
     # A float32 uniform has steps of 2^-23: at ε = 1 it would keep 5 % too many of 1.2e-6.
     K, num_users, epsilon = BIG, 2_000_000, 14.0
@@ -204,6 +205,7 @@ def test_estimates_of_every_category_are_unbiased(randomizer):
     assert abs((error**2).sum() / total - 1) < SIGMAS * math.sqrt(2 / K)
 
 
+@pytest.mark.long
 def test_the_stream_does_not_depend_on_64_bit_mode():
     values = np.random.default_rng(0).integers(0, 41_270, 100_000, dtype=np.int32)
     results = []
@@ -344,6 +346,7 @@ def test_an_impossible_epsilon_under_tracing_reports_nothing(epsilon):
         assert np.isnan(getattr(mechanism, name)), name
 
 
+@pytest.mark.long
 def test_the_mechanism_is_a_pytree_with_a_static_domain():
     mechanism = RandomizedResponse(4, 1.5)
     leaves, structure = jax.tree.flatten(mechanism)

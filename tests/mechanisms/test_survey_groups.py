@@ -92,6 +92,7 @@ def test_extreme_privacy_beside_none():
     assert (found.theta > 0).all()  # whoever reported without noise is there
 
 
+@pytest.mark.long
 def test_many_categories_and_groups_are_certified():
     rng = np.random.default_rng(0)
     theta = rng.dirichlet(np.full(3000, 0.2))
@@ -168,6 +169,7 @@ def test_a_batch_is_a_loop():
         np.testing.assert_allclose(theta, surveys.groups.mle(row, EPSILONS).theta, atol=20 * ULP)
 
 
+@pytest.mark.long
 def test_what_cannot_be_used_gives_nan():
     good = draw(0).astype(INT)
     negative, none, wrapped = good.copy(), np.zeros_like(good), good.copy()
@@ -232,6 +234,7 @@ def test_mixtures_of_randomized_response_have_the_maximum_of_their_counts():
     )
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_inversions_of_several_designs_are_unbiased_together():
     counts = answered(2000, 5)[:3]
@@ -248,6 +251,7 @@ def test_inversions_of_several_designs_are_unbiased_together():
     assert error.std(0).sum() < np.asarray(each, float).std(0).sum()  # than the best group alone
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_bad_input_is_named():
     first, other = DICE[0].mixture_of_counts([5, 6, 7]), rrjax.mechanisms.Warner(0.7).mixture_of_counts([5, 6])

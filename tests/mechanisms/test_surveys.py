@@ -154,6 +154,7 @@ def test_collections_have_the_law_of_the_answers(name):
     assert (np.abs(ratio - 1) < 4 * np.sqrt(2 / 39)).all()
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_the_published_surveys():
     """Blair, Imai and Zhou's forced response, and Atsusaka and Stevenson's naive crosswise estimate."""
@@ -178,6 +179,7 @@ def exact(counts, weights, sign):
         kept = left
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("dtype", [INT, FLOAT])
 def test_the_closed_form_is_that_of_exact_rationals(sign, dtype):
@@ -295,6 +297,7 @@ def slopes(counts, design):
     return np.asarray(jacobian(jnp.asarray(counts, FLOAT), design), float)
 
 
+@pytest.mark.long
 def test_categories_that_nobody_denied_have_everything():
     design = NegativeQuestion(3, 0.05)
     np.testing.assert_array_equal(mle([0, 4, 5], design), [1, 0, 0])
@@ -414,6 +417,7 @@ def test_traced_designs_that_are_none_give_nan_and_no_reports(make, values):
         assert (np.asarray(reports) == -1).all()
 
 
+@pytest.mark.long
 def test_traced_values_outside_the_domain_are_marked():
     run = jax.jit(lambda reports: rrjax.inv(Warner(0.3).tally(reports)))
     assert np.isnan(run(jnp.array([0, 1, 2]))).all()

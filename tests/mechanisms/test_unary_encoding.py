@@ -143,6 +143,7 @@ def test_bad_input_is_named(kind, call, message):
         call(kind(3, 1.0))
 
 
+@pytest.mark.long
 @both
 def test_reports_of_any_shape_and_many(kind, monkeypatch):
     mechanism = kind(4, 1.0)

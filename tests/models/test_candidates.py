@@ -58,6 +58,7 @@ def test_no_report_tells_labels_apart_by_more_than_epsilon(epsilon):
         assert (spread > 0.99 * epsilon).all() or mask.sum() == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_reports_have_that_law(epsilon):
     """Of every label, 20,000 simulated reports each: Pearson's statistic over its degrees, in standard errors."""
@@ -106,6 +107,7 @@ def test_a_prior_chooses_as_many_as_brute_force_does():
     np.testing.assert_array_equal(each.candidates[1, 5], alone.candidates)
 
 
+@pytest.mark.long
 def test_no_private_mechanism_has_a_report_that_is_the_label_more_often():
     """Against linear programming over all mechanisms of that ε."""
     from scipy.optimize import linprog
@@ -241,6 +243,7 @@ def test_a_regression_of_reports_among_candidates():
     assert np.abs((result.coefficients - true) / result.standard_errors).max() < 4
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_named():
     prior, logits = priors(3, 4), logits_of(3, 4)
     mechanism = CandidateResponse(MASKS[:3, :4], 1.0)
@@ -286,6 +289,7 @@ def test_what_is_wrong_is_named():
         backward_loss(logits, [0, 1, 0], mechanism)
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_nan_under_tracing():
     logits, labels = jnp.asarray(logits_of(5, 4)), jnp.asarray([0, 1, 2, 3, 9])
     prior = np.full((5, 4), 0.25, FLOAT)

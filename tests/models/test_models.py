@@ -161,6 +161,7 @@ def test_masks_take_away_categories_and_examples():
     np.testing.assert_allclose(traced, found, rtol=4 * ULP)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["randomized-response", "optimized-unary-encoding", "subset-selection"])
 def test_backward_correction_has_the_mean_of_the_cross_entropy_of_the_truth(name):
     """By enumeration: over the reports of each value."""

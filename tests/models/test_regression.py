@@ -288,6 +288,7 @@ def test_a_prior_makes_a_maximum_where_there_is_none():
     assert not np.asarray(traced.standard_errors).max() < 20
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_named():
     covariates, values = population(50)
     missing = covariates.copy()

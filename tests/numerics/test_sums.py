@@ -30,6 +30,7 @@ def test_odds_are_within_an_ulp_or_so():
             assert abs(value - exact) <= 1.5 * ULP * exact, e
 
 
+@pytest.mark.long
 def test_odds_are_capped_and_poisoned():
     cap = LARGEST_EXPONENT
     top = float(expm1_epsilon(jnp.asarray(cap, FLOAT)))

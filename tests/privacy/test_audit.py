@@ -91,6 +91,7 @@ def test_mechanisms_are_audited_by_their_own_reports(name):
     assert result == audit.audit(mechanism, num_draws=100_000, values=(1, 2))
 
 
+@pytest.mark.long
 def test_an_event_is_found_among_the_reports_themselves(urandom):
     for name, event in (("randomized-response", {0}), ("hadamard-response", None), ("optimized-unary-encoding", None)):
         client = secure.client(name, 5, 1.5)

@@ -250,6 +250,7 @@ print(json.dumps(list(memo._answers.items())))
 """
 
 
+@pytest.mark.long
 def test_two_processes_on_one_file_have_one_answer(tmp_path):
     path, size = tmp_path / "memo.json", 40
     command = [sys.executable, "-c", IN_PROCESS, str(path), str(size)]

@@ -492,6 +492,7 @@ def test_contradictions_are_known_before_a_question():
     assert len(reports.warnings) == 1
 
 
+@pytest.mark.long
 def test_arrays_go_back_in_the_precision_at_hand():
     made = DESIGNS["forced-response"](0.5, [0.2, 0.3, 0.5])
     reports = rrjax.Reports.of_counts([200, 300, 500], made)

@@ -278,6 +278,7 @@ def test_binomials_by_chi_square(probability):
             assert (np.asarray(drawn) == trials * probability).all()
 
 
+@pytest.mark.long
 def test_binomials_of_all_sizes_side_by_side():
     for first in (0, 1, 2, 3, 5):
         trials = np.tile(np.array([first, 10_000, 50, 7, 0, 10**6, 10**8, LARGEST], np.int32), DRAWS // 32)
@@ -304,6 +305,7 @@ def test_rejection_by_many_draws(mean):
             check_sample(drawn, *binomial_masses(trials, probability))
 
 
+@pytest.mark.long
 def test_deviance_and_the_stirling_error():
     import mpmath
 

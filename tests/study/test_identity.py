@@ -148,6 +148,7 @@ def test_functions_are_told_apart_by_what_they_compute(kind):
     assert one == again
 
 
+@pytest.mark.long
 def test_a_difference_for_one_number_of_categories_counts():
     def own(value):
         return lambda counts, epsilon: rrjax.inv(counts, epsilon) * (value if len(counts) == 4 else 1.0)
@@ -186,6 +187,7 @@ def test_functions_of_rrjax_are_their_names():
     assert identity_of(jax.jit(partial(weighted))).startswith("test_identity.weighted#")
 
 
+@pytest.mark.long
 def test_what_a_function_reads_counts(tmp_path, monkeypatch):
     file = tmp_path / "prior.npy"
 

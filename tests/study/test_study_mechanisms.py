@@ -202,6 +202,7 @@ def test_names_are_read_as_the_command_line_reads_them():
     assert list(study(partial(SubsetSelection, subset_size=2)).mechanism) == ["SubsetSelection"]
 
 
+@pytest.mark.long
 @pytest.mark.once
 def test_a_single_epsilon_chooses_what_must_be_known():
     name, label = ProjectiveGeometry, "planes"
