@@ -163,9 +163,10 @@ class Checkpoint:
             with path.open("wb") as stream:  # given a name, NumPy would add a suffix
                 np.savez(stream, measures=measures, squares=squares, pending=pending, study=self.study, batch=file.stem)
 
-        _write(file, write)
+        # The time first: a process that is killed between the two leaves no part whose time nobody knows.
         self.computed = True
         self.timing()
+        _write(file, write)
 
     def timing(self) -> Timing:
         """The time of this run so far and of earlier runs; a run without computation does not count."""

@@ -207,6 +207,27 @@ def test_the_seconds_of_all_runs_are_told(tmp_path, monkeypatch):
     assert "runs" not in json.loads((tmp_path / "checkpoint" / "study.json").read_text())
 
 
+@pytest.mark.long
+def test_a_run_that_ends_right_after_its_first_part_is_told(tmp_path, monkeypatch):
+    study = Study(estimators="inv_n", num_categories=3, num_users=10, epsilon=1.0, zipf=1.0, num_seeds=2)
+    write = rrjax.study.checkpoint._write
+
+    def write_and_end(file, how):
+        write(file, how)
+        if file.suffix == ".npz":
+            raise StopError
+
+    monkeypatch.setattr("rrjax.study.checkpoint._write", write_and_end)
+    with pytest.raises(StopError):
+        study.run(folder=tmp_path)
+    monkeypatch.undo()
+    assert len(list((tmp_path / "checkpoint").glob("k3-*.npz"))) == 1
+    # Nothing is left to compute, and the time is that of the run that ended.
+    told = study.run(folder=tmp_path).attrs
+    assert told["runs"] == 1
+    assert told["seconds"] > 0
+
+
 def test_a_study_without_a_folder_is_one_run():
     assert computing_time([{"seconds": 1234.56}], 1.0) == "1,235.6 s"
     assert computing_time([]) == "0.0 s"
