@@ -198,7 +198,7 @@ def test_categories_without_reports_in_both_columns(size):
     assert float(found.cramers_v.value) == pytest.approx(v, rel=0.05)
     assert 0.9 * v < float(found.cramers_v.lower) < v < float(found.cramers_v.upper)
     assert float(found.mutual_information.value) == pytest.approx(nats, rel=0.03)
-    # Above 64 cells these are bounds: 1.29 to 1.37 times it with eight keys, in either precision.
+    # Above 64 cells these are bounds: 1.29 to 1.37 times it with four keys in each precision.
     most = (1.3 if size < 9 else 1.5) * nats
     assert float(found.mutual_information.lower) < nats < float(found.mutual_information.upper) < most
 
