@@ -1,8 +1,8 @@
 """Compiled programs, kept from run to run in the user's cache folder: whole, or by JAX's persistent cache.
 
 Compilation takes most of the time of a short run. Cached programs are machine code that runs unchecked, so the folder
-must belong to the user alone; each set of versions and each kind of processor has its own. If the folder cannot be
-used, the run goes on without it, with one warning.
+must belong to the user alone; each set of versions, kind of processor and number of cores has its own. If the folder
+cannot be used, the run goes on without it, with one warning.
 """
 
 from __future__ import annotations
@@ -104,8 +104,13 @@ def folder() -> Path:
 def key() -> str:
     """A digest of the versions and the machine that a program is made by and for."""
     versions = (rrjax.__version__, jax.__version__, jaxlib.version.__version__, np.__version__, sys.version)
-    machine = (platform.system(), platform.machine(), *_processor())
+    machine = (platform.system(), platform.machine(), str(_num_cores()), *_processor())
     return hashlib.sha256("\n".join((*versions, *machine)).encode()).hexdigest()[:32]
+
+
+def _num_cores() -> int | None:
+    """The cores that this process may use: XLA divides work by them, which changes last bits of results."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _processor() -> list[str]:
