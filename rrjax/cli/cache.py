@@ -27,7 +27,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import rrjax
 from rrjax.cli.kept_programs import KeptPrograms
-from rrjax.numerics.programs import compiling_by
+from rrjax.numerics.programs import compiling_by, num_cores
 from rrjax.reports import form
 
 MOST_BYTES = 64 * 2**20
@@ -104,13 +104,8 @@ def folder() -> Path:
 def key() -> str:
     """A digest of the versions and the machine that a program is made by and for."""
     versions = (rrjax.__version__, jax.__version__, jaxlib.version.__version__, np.__version__, sys.version)
-    machine = (platform.system(), platform.machine(), str(_num_cores()), *_processor())
+    machine = (platform.system(), platform.machine(), str(num_cores()), *_processor())
     return hashlib.sha256("\n".join((*versions, *machine)).encode()).hexdigest()[:32]
-
-
-def _num_cores() -> int | None:
-    """The cores that this process may use: XLA divides work by them, which changes last bits of results."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _processor() -> list[str]:

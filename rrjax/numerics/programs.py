@@ -7,6 +7,7 @@ small programs quickly, and load them as a run before has compiled them, without
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,11 @@ LARGEST_SIZE = 2**12
 """Largest size of an array in the arguments of a program that is compiled quickly: it computes for less time."""
 _LITTLE_WORK, _MUCH_WORK = 2**19, 2**23
 """Work (in a study collections × categories) below, and from, which a program is compiled in less, and more, time."""
+
+
+def num_cores() -> int:
+    """How many cores this process may use: XLA divides work by it when it compiles, which can change last bits."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @runtime_checkable

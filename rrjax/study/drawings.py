@@ -24,6 +24,7 @@ from rrjax.figures.curves import left_over, real_data
 from rrjax.figures.files import as_bytes
 from rrjax.figures.selection import measured, spread_over
 from rrjax.figures.style import SYMBOLS, estimator_title, words_for
+from rrjax.numerics.programs import num_cores
 from rrjax.study.paper import BY_CATEGORIES, CONVERGENCE, EPSILON, FIGURES, SHOWN_EPSILONS, K, N
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def pictures(
     called with a number, from one on, and the drawing.
     """
     if processes is None:
-        processes = min(_cores(), len(drawings) // _DRAWINGS_PER_PROCESS) - 1
+        processes = min(num_cores(), len(drawings) // _DRAWINGS_PER_PROCESS) - 1
     # Spawned, since a fork of a process in which JAX runs may hang.
     pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with_parent) if processes > 0 else None
     left, own = deque(range(len(drawings))), dict[int, Picture]()
@@ -281,10 +282,6 @@ def _draw(drawing: Drawing) -> Picture:
     finally:
         if collecting:
             gc.enable()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _texts(figure: Figure) -> list[str]:

@@ -7,6 +7,7 @@ import jax
 import pytest
 
 from rrjax.cli import cache
+from rrjax.numerics.programs import num_cores
 
 pytestmark = pytest.mark.once
 
@@ -137,15 +138,19 @@ def test_another_machine_or_version_has_another_folder(monkeypatch):
         (cache.sys, "version", "0"),
         (cache.platform, "machine", lambda: "another"),
         (cache, "_processor", lambda: ["flags : none"]),
-        (cache.os, "sched_getaffinity", lambda process: set(range(1000))),  # XLA compiles for the number of cores
-        (cache.os, "cpu_count", lambda: 1000),
+        (cache, "num_cores", lambda: 1000),
     ):
-        if name == "cpu_count":
-            monkeypatch.delattr(cache.os, "sched_getaffinity", raising=False)  # as where there is none
-            key = cache.key()
         with monkeypatch.context() as changed:
-            changed.setattr(module, name, value, raising=False)
+            changed.setattr(module, name, value)
             assert cache.key() != key
+
+
+def test_the_cores_are_those_that_the_process_may_use(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 1000)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {3, 5}, raising=False)
+    assert num_cores() == 2
+    monkeypatch.delattr("os.sched_getaffinity")  # as on systems that have none
+    assert num_cores() == 1000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where the folder is depends on the system")

@@ -159,7 +159,7 @@ def test_a_report_holds_the_bytes_of_the_files(tmp_path):
 
 @pytest.mark.full
 def test_an_interrupt_leaves_whole_files_and_no_process(tmp_path, started, monkeypatch):
-    monkeypatch.setattr("rrjax.study.drawings._cores", lambda: 2)
+    monkeypatch.setattr("rrjax.study.drawings.num_cores", lambda: 2)
     drawn = write_figures(tmp_path / "figures", drawings(plain, number=6))
     title, _, first = next(drawn)
     assert title == "F0"
